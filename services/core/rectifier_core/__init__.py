@@ -1,0 +1,1 @@
+"""The domain, ports and adapters that the rectifier and the pool-builder share."""

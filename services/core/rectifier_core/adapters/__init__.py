@@ -1,0 +1,1 @@
+"""Adapters: where foreign clients are called and their errors translated, once."""

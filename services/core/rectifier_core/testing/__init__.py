@@ -1,0 +1,1 @@
+"""Test doubles that ship beside their ports."""

@@ -1,0 +1,1 @@
+"""The FastAPI service that audits and gates messages."""
