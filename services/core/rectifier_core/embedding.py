@@ -22,13 +22,12 @@ class Embedder(Protocol):
         """Length of a vector."""
         ...
 
-    async def embed(self, texts: Sequence[str], *, timeout: float | None = None) -> Vectors:
-        """Return one vector a text, in order.
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return one vector a text, in order. The caller bounds the time by ``asyncio.timeout``.
 
         Args:
             texts: Plain text, none of them blank; what the model's window does not hold is cut
                 at the end.
-            timeout: Seconds, or None for the adapter's own.
 
         Returns:
             float32 of shape ``(len(texts), dimension)``, finite, each row of length 1.
