@@ -1,0 +1,69 @@
+"""Commands of ``rectifier``."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+
+from rectifier import logs
+from rectifier.serve import serve as serve_until_stopped
+from rectifier.settings import PREFIX, Settings, unknown_settings
+from rectifier_core.errors import RectifierError
+
+EXIT_PARTLY = 1
+EXIT_FAILED = 2
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Audits the messages of a multi-agent system before the other agents read them.",
+)
+
+
+@app.callback()
+def _commands() -> None:
+    """Keep ``serve`` a command of its own while it is the only one."""
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the embedded default.")] = None,
+) -> None:
+    """Run the service. Settings come from the environment; options override them."""
+    settings = read_settings(host=host, port=port, data_dir=data_dir)
+    logs.configure(settings.log_level)
+    try:
+        serve_until_stopped(settings)
+    except RectifierError as error:
+        fail(str(error))
+
+
+def read_settings(**overrides: Any) -> Settings:
+    """Return the settings, or exit with one line that names the offending one."""
+    if unknown := unknown_settings():
+        fail(f"there is no setting {unknown[0]}; `rectifier serve --help` and the README list them")
+    try:
+        return Settings(**{name: value for name, value in overrides.items() if value is not None})
+    except (ValidationError, SettingsError) as error:
+        fail(_first(error))
+
+
+def fail(line: str) -> NoReturn:
+    """Exit with one line on standard error."""
+    typer.echo(f"rectifier: {line}", err=True)
+    sys.exit(EXIT_FAILED)
+
+
+def _first(error: ValidationError | SettingsError) -> str:
+    if isinstance(error, SettingsError):
+        return str(error)
+    worst = error.errors(include_input=False)[0]
+    name = ".".join(str(step) for step in worst["loc"])
+    shown = f"{PREFIX}{name.upper()}: " if name in Settings.model_fields else ""
+    return shown + worst["msg"].removeprefix("Value error, ")

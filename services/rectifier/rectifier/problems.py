@@ -1,0 +1,171 @@
+"""Problem documents (RFC 9457): every error that leaves the service, decided in one table."""
+
+import json
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from rectifier_core.errors import (
+    ConflictError,
+    DeadlineError,
+    InputError,
+    NotFoundError,
+    RectifierError,
+    UnavailableError,
+)
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:rectifier:problem:"
+DEFAULT_RETRY_AFTER_S = 1
+CLIENT_HUNG_UP = 499  # nobody reads it but the access log
+
+# First match counts: an error's own class before its bases.
+STATUS: Sequence[tuple[type[RectifierError], int, str]] = (
+    (InputError, 422, "invalid-request"),
+    (NotFoundError, 404, "not-found"),
+    (ConflictError, 409, "conflict"),
+    (DeadlineError, 504, "deadline-passed"),
+    (UnavailableError, 503, "unavailable"),
+)
+
+log = structlog.get_logger()
+
+
+class Problem(BaseModel):
+    """An error, as RFC 9457 describes it."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    type: str
+    """Stable name of the kind of error."""
+    title: str
+    """The kind in words."""
+    status: int
+    """The HTTP status."""
+    detail: str
+    """What is wrong this time."""
+    field: str | None = None
+    """The offending field, dotted, where there is one."""
+    request_id: str
+    """The request's id, also in ``X-Request-Id``."""
+
+
+# The key types are FastAPI's own for ``responses=``.
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI entries of these statuses."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": content}
+        for status in statuses
+    }
+
+
+def problem(
+    request_id: str,
+    status: int,
+    kind: str,
+    detail: str,
+    *,
+    field: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return one problem document as a response."""
+    body = {
+        "type": TYPE_PREFIX + kind,
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "request_id": request_id,
+    }
+    if field is not None:
+        body["field"] = field
+    return Response(
+        json.dumps(body, ensure_ascii=True), status, media_type=MEDIA_TYPE, headers=headers
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of ``app`` a problem document."""
+    app.add_exception_handler(RectifierError, _rectifier_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(ClientDisconnect, _hung_up)
+
+
+def request_id(request: Request) -> str:
+    """Return the id that the envelope gave this request."""
+    found: str = request.scope.get("state", {}).get("request_id", "")
+    return found
+
+
+async def _rectifier_error(request: Request, error: Exception) -> Response:
+    for kind, status, slug in STATUS:
+        if isinstance(error, kind):
+            break
+    else:
+        raise error
+    if isinstance(error, ConflictError):
+        slug = error.kind.replace("_", "-")
+    headers = {}
+    if isinstance(error, UnavailableError):
+        log.warning(
+            "dependency_failed", kind=type(error).__name__, request_id=request_id(request)
+        )
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+            headers["Retry-After"] = str(round(error.retry_after or DEFAULT_RETRY_AFTER_S) or 1)
+    field = error.field if isinstance(error, InputError) else None
+    return problem(request_id(request), status, slug, str(error), field=field, headers=headers)
+
+
+async def _validation_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it alone
+    if _lacks_json_type(request, error):
+        detail = "Content-Type must be application/json"
+        return problem(request_id(request), 415, "unsupported-media-type", detail)
+    worst = max(error.errors(), key=lambda entry: len(entry["loc"]))
+    location, field = worst["loc"][0], _field(worst["loc"][1:])
+    detail = worst["msg"].removeprefix("Value error, ")
+    if location != "body":
+        detail = f"{location} parameter: {detail}"
+    return problem(request_id(request), 422, "invalid-request", detail, field=field)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for it alone
+    phrase = HTTPStatus(error.status_code).phrase
+    return problem(
+        request_id(request),
+        error.status_code,
+        phrase.lower().replace(" ", "-"),
+        str(error.detail),
+        headers=error.headers,
+    )
+
+
+async def _hung_up(_: Request, __: Exception) -> Response:
+    return Response(status_code=CLIENT_HUNG_UP)
+
+
+def _lacks_json_type(request: Request, error: RequestValidationError) -> bool:
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_json = media == "application/json" or media.endswith("+json")
+    return not is_json and isinstance(error.body, bytes)
+
+
+def _field(location: Sequence[int | str]) -> str | None:
+    # A union's branch names (``PolicyIn``, ``constrained-str``) stand in the location as well:
+    # they are no part of the path that the caller wrote.
+    steps = [
+        str(step)
+        for step in location
+        if isinstance(step, int) or (step.replace("_", "").isalnum() and step == step.lower())
+    ]
+    return ".".join(step for step in steps if step not in {"str", "list", "dict"}) or None

@@ -1,0 +1,242 @@
+"""What comes in over HTTP: requests, checked once."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import HTTPException, Request
+from fastapi.routing import APIRoute
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StrictBool
+
+from rectifier.policy import AuditMode, OnIndeterminate, PolicyMode, Query, Retrieval, Select
+from rectifier_core.indicator import POOL_NAME
+from rectifier_core.message import Message, ToolCall
+
+KIB = 1024
+MAX_BODY_BYTES = 1024 * KIB
+MAX_MESSAGE_BYTES = 256 * KIB
+MAX_TASK_BYTES = 64 * KIB
+MAX_ROLE_BYTES = 16 * KIB
+MAX_CONTEXT_MESSAGES = 200
+MAX_TOOL_CALLS = 128
+MAX_POOLS = 32
+MIN_DEADLINE_MS, MAX_DEADLINE_MS, DEFAULT_DEADLINE_MS = 1_000, 120_000, 45_000
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("the character NUL is not text")
+    return text
+
+
+def _at_most(limit: int) -> AfterValidator:
+    def check(text: str) -> str:
+        if len(text) * 4 > limit and len(text.encode()) > limit:
+            raise ValueError(f"at most {limit:,} bytes of UTF-8")
+        return _without_nul(text)
+
+    return AfterValidator(check)
+
+
+# Lone surrogates are refused by pydantic itself: they are no Unicode text.
+Identifier = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_without_nul)]
+Name = Annotated[str, Field(max_length=256), AfterValidator(_without_nul)]
+TaskText = Annotated[str, Field(min_length=1), _at_most(MAX_TASK_BYTES)]
+MessageText = Annotated[str, _at_most(MAX_MESSAGE_BYTES)]
+RoleText = Annotated[str, _at_most(MAX_ROLE_BYTES)]
+PoolName = Annotated[str, Field(pattern=f"^{POOL_NAME.pattern}$")]
+
+
+class Strict(BaseModel):
+    """A request object: unknown fields are refused, values are not coerced."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
+    )
+
+
+class ToolCallIn(Strict):
+    """A tool call that a message asks for."""
+
+    name: Name
+    """The tool."""
+    arguments: MessageText = ""
+    """Its arguments as the agent wrote them, usually JSON."""
+    id: Name | None = None
+    """The call's id; not audited."""
+
+
+class MessageIn(Strict):
+    """One agent output."""
+
+    content: MessageText | None = None
+    """The text; null where the agent only calls tools."""
+    agent: Name = ""
+    """The agent's name, any Unicode; echoed in records."""
+    role: RoleText = ""
+    """The agent's role specification R_i: what it is there to do."""
+    tool_calls: Annotated[list[ToolCallIn], Field(max_length=MAX_TOOL_CALLS)] | None = None
+    """The tool calls; audited as JSON where there is no content."""
+
+    def message(self) -> Message:
+        """Return the domain's message."""
+        calls = tuple(ToolCall(call.name, call.arguments) for call in self.tool_calls or ())
+        return Message(self.content, self.agent, self.role, calls)
+
+
+class ContextMessage(Strict):
+    """An earlier message of the run."""
+
+    content: MessageText | None = None
+    """Its text."""
+    agent: Name = ""
+    """Who wrote it."""
+
+
+class PolicyIn(Strict):
+    """Single fields over a preset."""
+
+    preset: Name | None = None
+    """The preset to start from; absent: the configured one."""
+    query: Query | None = None
+    """What is searched with."""
+    retrieval: Retrieval | None = None
+    """How candidates are found."""
+    k_cand: Annotated[int, Field(ge=0, le=100)] | None = None
+    """Candidates retrieved."""
+    mmr_k: Annotated[int, Field(ge=0, le=100)] | None = None
+    """Candidates that diversification keeps; 0 keeps all."""
+    select: Select | None = None
+    """How active indicators are chosen among the candidates."""
+    k_act: Annotated[int, Field(ge=0, le=20)] | None = None
+    """Active indicators audited at most."""
+    audit: AuditMode | None = None
+    """How the judge is asked."""
+    tau: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+    """Pass threshold."""
+    max_retries: Annotated[int, Field(ge=0, le=10)] | None = None
+    """Retries after attempt 0."""
+    gamma: Annotated[int, Field(ge=0, le=1_000)] | None = None
+    """Fallback is due below this many retained messages."""
+    on_indeterminate: OnIndeterminate | None = None
+    """What becomes of a message without a verdict."""
+    mode: PolicyMode | None = None
+    """Whether decisions count, or are only recorded."""
+
+    def overrides(self) -> dict[str, Any]:
+        """Return the fields that were set."""
+        return self.model_dump(exclude_none=True)
+
+
+class AuditRequest(Strict):
+    """One message to judge."""
+
+    task: TaskText
+    """Q, the question or goal of the run."""
+    message: MessageIn
+    """The output to audit."""
+    context: Annotated[list[ContextMessage | MessageText], Field(max_length=MAX_CONTEXT_MESSAGES)] = (
+        Field(default_factory=list)
+    )
+    """Earlier messages, newest last."""
+    message_schema: dict[str, JsonValue] | None = None
+    """A JSON Schema that the content must satisfy."""
+    pool: PoolName | Annotated[list[PoolName], Field(min_length=1, max_length=MAX_POOLS)] | None = (
+        None
+    )
+    """A pool or several; absent: the configured default pools."""
+    policy: Name | PolicyIn | None = None
+    """A preset's name, or single fields."""
+    deadline_ms: Annotated[int, Field(ge=MIN_DEADLINE_MS, le=MAX_DEADLINE_MS)] = DEFAULT_DEADLINE_MS
+    """Milliseconds after which an answer is useless; then 504."""
+
+    def requested_policy(self) -> str | Mapping[str, Any] | None:
+        """Return the preset's name or the fields that were set."""
+        return self.policy.overrides() if isinstance(self.policy, PolicyIn) else self.policy
+
+    def pools(self) -> tuple[str, ...] | None:
+        """Return the pools asked for, or None for the default ones."""
+        if self.pool is None:
+            return None
+        return (self.pool,) if isinstance(self.pool, str) else tuple(dict.fromkeys(self.pool))
+
+    def context_texts(self) -> tuple[str, ...]:
+        """Return the earlier messages as text, each under its agent's name where it has one."""
+        return tuple(_context_text(entry) for entry in self.context)
+
+
+class RectifyRequest(AuditRequest):
+    """One message of a run to gate."""
+
+    run_id: Identifier | None = None
+    """Names the run; absent: nothing is kept."""
+    message_id: Identifier | None = None
+    """Names the output across its attempts; required with ``run_id``."""
+    attempt: Annotated[int, Field(ge=0, le=10)] | None = None
+    """Which attempt this is, from 0; absent: the next."""
+    expected_messages: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """How many messages the run will have, where that is known."""
+    fallback_of: Identifier | None = None
+    """The run that this one repeats unpruned: decisions are recorded, not enforced."""
+
+
+class OutcomeRequest(Strict):
+    """How a run ended."""
+
+    final_answer: MessageText
+    """What the team answered."""
+    correct: StrictBool | None = None
+    """Whether that is right, where the caller knows."""
+    ground_truth: MessageText | None = None
+    """The reference; decides alone only where both are plain numbers. Never shown to a judge."""
+
+
+class StrictRoute(APIRoute):
+    """A route whose JSON body is read strictly: one value, no repeated key, no NaN, bounded depth."""
+
+    # FastAPI types the handler with the framework's own aliases; the signature is its hook.
+    def get_route_handler(self) -> Any:  # noqa: ANN401
+        """Return the handler, given a request that reads strictly."""
+        handler = super().get_route_handler()
+
+        async def strict(request: Request) -> Any:  # noqa: ANN401 - the response of any route
+            return await handler(_StrictRequest(request.scope, request.receive))
+
+        return strict
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:  # noqa: ANN401 - JSON is untyped until the model has seen it
+        try:
+            return json.loads(
+                await self.body(), object_pairs_hook=_unique, parse_constant=_refuse_constant
+            )
+        except RecursionError:
+            raise HTTPException(400, "the JSON is nested too deeply") from None
+        except UnicodeDecodeError:
+            raise HTTPException(400, "the body is not UTF-8") from None
+        except ValueError as error:
+            where = error.args[0] if type(error) is ValueError else _position(error)
+            raise HTTPException(400, f"the body is not JSON: {where}") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is repeated")
+    return found
+
+
+def _refuse_constant(name: str) -> Literal[0]:
+    raise ValueError("NaN and Infinity are not JSON")
+
+
+def _position(error: ValueError) -> str:
+    at = getattr(error, "pos", None)
+    return "it does not parse" if at is None else f"it does not parse at character {at}"
+
+
+def _context_text(entry: ContextMessage | str) -> str:
+    if isinstance(entry, str):
+        return entry
+    return f"{entry.agent}: {entry.content or ''}" if entry.agent else entry.content or ""
