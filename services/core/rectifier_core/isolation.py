@@ -67,8 +67,13 @@ def folded(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return ``text`` as one line that shows: controls and white space folded, invisible dropped."""
-    return " ".join(_CONTROL.sub(_blank, whole(text)).split())
+    """Return ``text`` as one line that hides nothing, for people and agents to read.
+
+    Controls and white space are folded, invisible characters dropped, and the tokens of chat
+    templates broken by a space.
+    """
+    shown = " ".join(_CONTROL.sub(_blank, whole(text)).split())
+    return _TEMPLATE.sub(r"\g<0> ", shown)
 
 
 def _blank(match: re.Match[str]) -> str:

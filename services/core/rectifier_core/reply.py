@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from rectifier_core.isolation import whole
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 REPLY_LIMIT = 1_048_576  # characters; a longer reply is not read
 _SPAN_LIMIT = 262_144  # characters of one value

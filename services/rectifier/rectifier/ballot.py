@@ -158,7 +158,7 @@ class _Reading:
             yield _Vote(None, None)
             return
         for item in violated:
-            fields = item if isinstance(item, dict) else {"id": item}
+            fields: dict[str, Json] = item if isinstance(item, dict) else {"id": item}
             yield _vote(self._number(fields, only=None), violated=True, fields=fields)
 
     def _single(self, fields: dict[str, Json], *, only: int | None) -> Iterator[_Vote]:

@@ -9,10 +9,13 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from rectifier.verdict import EvidenceIn
 from rectifier_core.isolation import folded
 from rectifier_core.reply import with_latex
+
+Problem = Literal["no_quote", "not_a_quote", "no_correction", "no_impact"]
 
 _ESCAPE = re.compile(r"""\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))""")
 _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
@@ -39,7 +42,50 @@ _NO_IMPACT = re.compile(
     re.IGNORECASE,
 )
 _VAGUE = frozenset(
-    ["please", "re", "check", "recheck", "double", "verify", "review", "fix", "correct", "revise", "reconsider", "improve", "rethink", "redo", "again", "carefully", "careful", "more", "be", "it", "this", "that", "the", "your", "its", "all", "any", "error", "errors", "mistake", "mistakes", "issue", "problem", "work", "answer", "message", "reasoning", "solution", "output", "properly", "and", "or"]
+    [
+        "please",
+        "re",
+        "check",
+        "recheck",
+        "double",
+        "verify",
+        "review",
+        "fix",
+        "correct",
+        "revise",
+        "reconsider",
+        "improve",
+        "rethink",
+        "redo",
+        "again",
+        "carefully",
+        "careful",
+        "more",
+        "be",
+        "it",
+        "this",
+        "that",
+        "the",
+        "your",
+        "its",
+        "all",
+        "any",
+        "error",
+        "errors",
+        "mistake",
+        "mistakes",
+        "issue",
+        "problem",
+        "work",
+        "answer",
+        "message",
+        "reasoning",
+        "solution",
+        "output",
+        "properly",
+        "and",
+        "or",
+    ]
 )
 
 

@@ -11,7 +11,8 @@ TOTAL_LIMIT = 12_000  # characters
 _NAME_LIMIT = 120  # characters
 _CUT = " [cut]"
 
-_IMAGE_OR_LINK = re.compile(r"!?\[([^\[\]]{0,500})\]\([^()\s]{0,2000}\)")
+_LINK = re.compile(r"\](?=[(\[])")  # of Markdown, images included
+_TAG = re.compile(r"<(?=/?[a-z]{1,10}[\s/])", re.IGNORECASE)
 _SCHEME = re.compile(r"\b([a-z][a-z0-9+.\-]{1,15}):(?=//)", re.IGNORECASE)
 _BARE_SCHEME = re.compile(r"\b(mailto|javascript|data|tel|vbscript):", re.IGNORECASE)
 _WWW = re.compile(r"\bwww\.", re.IGNORECASE)
@@ -69,12 +70,11 @@ def _fitting(entries: Sequence[str]) -> list[str]:
 
 
 def _field(text: str, limit: int) -> str:
-    # Links are taken apart after the cut as well as before: a cut must not make one.
     shown = _without_links(plain(text[: 4 * limit]))
     return shown if len(shown) <= limit else f"{shown[: limit - len(_CUT)]}{_CUT}"
 
 
 def _without_links(text: str) -> str:
-    text = _IMAGE_OR_LINK.sub(r"\1", text)
+    text = _TAG.sub("< ", _LINK.sub("] ", text))
     text = _BARE_SCHEME.sub(r"\1[:]", _SCHEME.sub(r"\1[:]", text))
     return _WWW.sub("www[.]", text)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rectifier.ballot import Accusation, Ballot, read_ballot
-from rectifier.evidence import Sources, has_impact, is_concrete, is_nothing
+from rectifier.evidence import Problem, Quote, Sources, has_impact, is_concrete, is_nothing
 from rectifier.gate import gate
 from rectifier.general import is_general
 from rectifier.policy import Policy
@@ -263,8 +263,11 @@ class _Panel:
         fields = _fields(question, self.lineup, self.audit)
         if self.limit is None:
             return prompt(self.audit, **fields)
-        required = ", ".join(str(number) for number in sorted(self.required))
-        on_top = f"\nJudge these in any case, besides: {required}" if required else ""
+        numbers = ", ".join(str(number) for number in sorted(self.required))
+        why = " (objected to before; see whether they are mended or answered)" * bool(
+            question.attempt
+        )
+        on_top = f"\nJudge these in any case, besides{why}: {numbers}" if numbers else ""
         return prompt(self.audit, limit=str(self.limit), required=on_top, **fields)
 
     def read(self, reply: ChatReply, message: str) -> Ballot:
@@ -354,25 +357,27 @@ class _Panel:
     def _checked(self, accusation: Accusation) -> Finding | Unsupported:
         indicator = self.lineup[accusation.number - 1]
         quote = self.sources.find(accusation.evidence)
-        if quote is None:
-            problem = "no_quote" if is_nothing(accusation.evidence) else "not_a_quote"
-        elif not is_concrete(accusation.correction, evidence=accusation.evidence):
-            problem = "no_correction"
-        elif not has_impact(accusation.impact):
-            problem = "no_impact"
-        else:
-            return Finding(
-                indicator.id,
-                indicator.name,
-                violated=True,
-                evidence=quote.text[:_FIELD_LIMIT],
-                evidence_in=quote.where,
-                rationale=_cut(with_latex(_rationale(accusation)), _FIELD_LIMIT),
-                suggestion=_cut(with_latex(accusation.correction), _FIELD_LIMIT),
-            )
-        return Unsupported(
-            indicator.id, indicator.name, accusation.evidence[:_FIELD_LIMIT], problem
+        problem = _problem(accusation, quote)
+        if quote is None or problem:
+            quoted = accusation.evidence[:_FIELD_LIMIT]
+            return Unsupported(indicator.id, indicator.name, quoted, problem or "not_a_quote")
+        return Finding(
+            indicator.id,
+            indicator.name,
+            violated=True,
+            evidence=quote.text[:_FIELD_LIMIT],
+            evidence_in=quote.where,
+            rationale=_cut(with_latex(_rationale(accusation)), _FIELD_LIMIT),
+            suggestion=_cut(with_latex(accusation.correction), _FIELD_LIMIT),
         )
+
+
+def _problem(accusation: Accusation, quote: Quote | None) -> Problem | None:
+    if quote is None:
+        return "no_quote" if is_nothing(accusation.evidence) else "not_a_quote"
+    if not is_concrete(accusation.correction, evidence=accusation.evidence):
+        return "no_correction"
+    return None if has_impact(accusation.impact) else "no_impact"
 
 
 def _joined(judgements: Sequence[Judgement]) -> Judgement:
