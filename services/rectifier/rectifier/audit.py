@@ -5,7 +5,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from rectifier.checks.suite import CheckResult, check
@@ -22,7 +22,7 @@ from rectifier_core.errors import EmbeddingError
 from rectifier_core.indicator import DEFAULT_TENANT, Indicator, IndicatorId
 from rectifier_core.message import Message
 from rectifier_core.pieces import pieces
-from rectifier_core.snapshot import Hit, Snapshot, diversify
+from rectifier_core.snapshot import Hit, Ranking, Snapshot, diversify
 from rectifier_core.words import is_mostly_latin
 
 EMBEDDING_TIMEOUT_S = 10.0
@@ -30,6 +30,7 @@ INLINE_CHECK_CHARS = 8_192
 INLINE_SEARCH_SIZE = 10_000
 QUERY_SHOWN_CHARS = 500
 MS = 1_000
+CONTEXT_CHARS = 32_000  # of earlier messages that the judge sees
 
 
 class SnapshotSource(Protocol):
@@ -206,13 +207,41 @@ class _Clock:
 
 
 @dataclass(frozen=True, slots=True)
+class _Query:
+    """What is searched with.
+
+    Attributes:
+        text: All of it.
+        texts: The parts that are embedded.
+        usage: Cost of making it.
+        degraded: What was missing or cut.
+    """
+
+    text: str
+    texts: tuple[str, ...]
+    usage: Usage = Usage()
+    degraded: tuple[Degraded, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class _Found:
-    """What retrieval brings to the judge."""
+    """What retrieval brings to the judge.
+
+    Attributes:
+        hits: The candidates, nearest first.
+        lineup: The indicators to ask.
+        again: Those of them that were violated before.
+        query: What was searched with; None where nothing was.
+        usage: Cost so far.
+        degraded: What was missing or cut.
+    """
 
     hits: tuple[Hit, ...] = ()
+    lineup: tuple[Indicator, ...] = ()
+    again: frozenset[IndicatorId] = frozenset()
     query: str | None = None
-    degraded: tuple[Degraded, ...] = ()
     usage: Usage = Usage()
+    degraded: tuple[Degraded, ...] = ()
 
 
 class Auditor:
@@ -251,27 +280,48 @@ class Auditor:
             feedback_text=EMPTY_MESSAGE_FEEDBACK,
         )
 
-    async def _retrieve(
-        self, case: Case, text: str, clock: _Clock, deadline: Deadline
-    ) -> _Found:
+    async def _retrieve(self, case: Case, text: str, clock: _Clock, deadline: Deadline) -> _Found:
+        """Find the candidates, and choose whom the judge is asked about."""
         policy = case.policy
+        general = general_for(case.pools or (), case.task)
+        snapshot = self._snapshots.current
         if policy.retrieval == "general":
-            return _Found()
-        query = f"{case.task}\n{text}"
-        cut = pieces(query)
-        degraded = [Degraded.QUERY_CUT] if cut.is_cut else []
-        if not is_mostly_latin(query):
+            return _Found(lineup=(general,))
+        if policy.retrieval == "random":
+            hits = tuple(
+                snapshot.sample(
+                    case.message.content_hash,
+                    tenant=case.tenant,
+                    pools=case.pools,
+                    limit=policy.k_act,
+                )
+            )
+            return _Found(hits, tuple(hit.indicator for hit in hits) or (general,))
+        query = await self._query(case, text, clock, deadline)
+        degraded = list(query.degraded)
+        if not is_mostly_latin(query.text):
             degraded.append(Degraded.LANGUAGE)
         if self._snapshots.is_stale:
             degraded.append(Degraded.STORE_STALE)
-        snapshot = self._snapshots.current
         with clock.stage("embed"):
-            vectors = await self._embedded(cut.texts, deadline)
+            vectors = await self._embedded(query.texts, deadline)
         if vectors is None:
             degraded.append(Degraded.EMBEDDING_UNAVAILABLE)
         with clock.stage("search"):
-            hits = await _searched(snapshot, vectors, query, case)
-        return _Found(tuple(hits), query, tuple(degraded))
+            hits = tuple(await _searched(snapshot, vectors, query.text, case))
+        found = _Found(hits, query=query.text, usage=query.usage, degraded=tuple(degraded))
+        return await self._lined_up(case, text, found, general, clock, deadline)
+
+    async def _query(
+        self, case: Case, text: str, clock: _Clock, deadline: Deadline
+    ) -> _Query:
+        if case.policy.query == "keywords" and self._judge is not None:
+            with clock.stage("keywords"):
+                made = await self._judge.keywords(_question(case, text), deadline=deadline)
+            return _Query(made.text, pieces(made.text).texts, made.usage, made.degraded)
+        whole = f"{case.task}\n{text}"
+        cut = pieces(whole)
+        return _Query(whole, cut.texts, degraded=(Degraded.QUERY_CUT,) if cut.is_cut else ())
 
     async def _embedded(self, texts: Sequence[str], deadline: Deadline) -> Vectors | None:
         try:
@@ -281,27 +331,53 @@ class Auditor:
             deadline.left()
             return None
 
+    async def _lined_up(
+        self,
+        case: Case,
+        text: str,
+        found: _Found,
+        general: Indicator,
+        clock: _Clock,
+        deadline: Deadline,
+    ) -> _Found:
+        """Choose the indicators to ask among the candidates, as the policy says."""
+        candidates = [hit.indicator for hit in found.hits]
+        if self._judge is None or case.policy.audit == "none":
+            return found
+        match case.policy.select:
+            case "same_call":
+                # The judge chooses; what was violated before is asked again on top.
+                before = self._snapshots.current.get(case.again, tenant=case.tenant)
+                distinct = {one.id: one for one in (*before, *candidates, general)}
+                return replace(
+                    found,
+                    lineup=tuple(distinct.values()),
+                    again=frozenset(distinct) & frozenset(case.again),
+                )
+            case "rerank":
+                with clock.stage("rerank"):
+                    chosen = await self._judge.rerank(
+                        _question(case, text), candidates, case.policy.k_act, deadline=deadline
+                    )
+                return replace(
+                    found,
+                    lineup=chosen.indicators or (general,),
+                    usage=found.usage + chosen.usage,
+                    degraded=(*found.degraded, *chosen.degraded),
+                )
+            case "none":
+                return replace(found, lineup=tuple(candidates[: case.policy.k_act]) or (general,))
+
     async def _judged(
         self, case: Case, text: str, found: _Found, deadline: Deadline
     ) -> Judgement | None:
         if self._judge is None or case.policy.audit == "none":
             return None
-        general = general_for(case.pools, case.task)
-        again = self._snapshots.current.get(case.again, tenant=case.tenant)
-        indicators = _distinct([*again, *(hit.indicator for hit in found.hits)])
-        question = Question(
-            task=case.task,
-            role=case.message.role,
-            text=text,
-            context=case.context,
-            attempt=case.attempt,
-        )
         return await self._judge.judge(
-            question,
-            indicators,
-            general=general,
+            _question(case, text),
+            found.lineup,
             policy=case.policy,
-            again=frozenset(indicator.id for indicator in again),
+            again=found.again,
             deadline=deadline,
         )
 
@@ -316,6 +392,8 @@ class Auditor:
         degraded = [*found.degraded]
         if checked.is_cut:
             degraded.append(Degraded.CHECKS_CUT)
+        if len(_newest(case.context)) < len(case.context):
+            degraded.append(Degraded.CONTEXT_CUT)
         if judgement is None:
             if self._judge is None:
                 degraded.append(Degraded.NO_JUDGE)
@@ -411,7 +489,7 @@ async def _searched(
             tenant=case.tenant,
             pools=case.pools,
             limit=case.policy.k_cand,
-            ranking="words" if vectors is None else "hybrid",
+            ranking=_ranking(case.policy, vectors),
         )
         keep = case.policy.mmr_k
         return diversify(hits, keep=keep) if keep else hits
@@ -421,8 +499,31 @@ async def _searched(
     return await asyncio.to_thread(search)
 
 
-def _distinct(indicators: Sequence[Indicator]) -> list[Indicator]:
-    return list({indicator.id: indicator for indicator in indicators}.values())
+def _question(case: Case, text: str) -> Question:
+    return Question(
+        task=case.task,
+        role=case.message.role,
+        text=text,
+        context=_newest(case.context),
+        attempt=case.attempt,
+    )
+
+
+def _newest(context: Sequence[str]) -> tuple[str, ...]:
+    """Return the newest messages, whole ones, that fit into `CONTEXT_CHARS` together."""
+    left, kept = CONTEXT_CHARS, []
+    for text in reversed(context):
+        left -= len(text)
+        if left < 0:
+            break
+        kept.append(text)
+    return tuple(reversed(kept))
+
+
+def _ranking(policy: Policy, vectors: Vectors | None) -> Ranking:
+    if vectors is None:
+        return "words"
+    return "trigger" if policy.retrieval == "trigger" else "hybrid"
 
 
 def _candidate(hit: Hit) -> Candidate:

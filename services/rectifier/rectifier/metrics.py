@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 # Seconds; from 1 ms, because an audit without a judge call takes about that.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
-STAGES = ("checks", "embed", "search", "judge", "total")
+STAGES = ("checks", "keywords", "embed", "search", "rerank", "judge", "total")
 DECISIONS = ("pass", "retry", "reject")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "other")
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx", "none")

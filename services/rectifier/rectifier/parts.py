@@ -52,7 +52,8 @@ class Parts:
     pool_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def _parts(request: Request) -> Parts:
+async def _parts(request: Request) -> Parts:
+    # async, because FastAPI sends plain functions through a thread.
     parts: Parts = request.state.parts
     return parts
 

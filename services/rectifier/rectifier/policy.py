@@ -68,6 +68,11 @@ PRESETS: Mapping[str, Policy] = {
     policy.preset: policy
     for policy in (
         Policy("fast", mmr_k=10, select="same_call", audit="select", tau=0.6),
+        Policy("paper-v2", query="keywords", retrieval="trigger", select="rerank", tau=0.6),
+        Policy("paper-v1", query="keywords", retrieval="trigger", k_cand=5),
+        Policy("code", query="keywords", retrieval="trigger", k_cand=3, k_act=3),
+        Policy("reference", query="keywords", retrieval="trigger", k_cand=5, audit="single"),
+        Policy("random", query="none", retrieval="random", k_cand=5, audit="applies"),
         Policy("generic", query="none", retrieval="general", k_cand=0, k_act=1),
         Policy("checks", k_cand=5, k_act=0, audit="none"),
     )
