@@ -25,7 +25,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # The first character of whatever a chat template may read: <|im_end|>, <s>, </think>, <<SYS>>,
 # [INST], and the fullwidth bars of DeepSeek.
 _TEMPLATE = re.compile(
-    r"<(?=[|\uff5c/<!]|[A-Za-z_][\w:.\-]{0,60}>)|\[(?=/?(?:[A-Z_]{2,30}|[gs]MASK)\])|\](?=~)"
+    r"<(?=[|\uff5c/!]|<{1,3}/?[A-Z]{3}|[A-Za-z_][\w:.\-]{0,60}>)|\[(?=/?(?:[A-Z_]{2,30}|[gs]MASK)\])|\](?=~)"
 )
 
 

@@ -18,6 +18,7 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 REPLY_LIMIT = 1_048_576  # characters; a longer reply is not read
 _SPAN_LIMIT = 262_144  # characters of one value
 _EFFORT = 2_097_152  # characters looked at in vain, over the whole reply
+_START_COST = 256  # characters that a bracket counts for, whatever follows it
 _DEPTH_LIMIT = 64
 
 _REASONING = r"(?:think|thinking|thoughts?|reasoning|reflection|scratchpad|analysis)\b[^<>]{0,200}>"
@@ -165,7 +166,7 @@ class _Walk:
 
     def _value(self, start: int) -> int:
         end = _end(self.text, start)
-        self.effort -= 64
+        self.effort -= _START_COST
         if end is None:
             self.effort -= min(len(self.text) - start, _SPAN_LIMIT)
         else:
