@@ -38,6 +38,19 @@ class Neighbour:
     similarity: float
 
 
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a collection is bound to from its first day.
+
+    Attributes:
+        model: Name of the embedding model.
+        dimension: Length of a vector.
+    """
+
+    model: str
+    dimension: int
+
+
 class IndicatorStore(Protocol):
     """Keeps indicators. Every read and write names a tenant; nothing crosses tenants."""
 
@@ -54,7 +67,9 @@ class IndicatorStore(Protocol):
         """Write all of them; each is replaced whole where its id exists. A lost call may be repeated.
 
         Raises:
-            InputError: A vector has the wrong dimension, is not finite or is zero.
+            InputError: A vector has the wrong dimension, is not finite or is zero, a text holds
+                half a surrogate pair, or an id is not a UUID; nothing is written.
+            ConflictError: An id belongs to another pool or tenant (``id_taken``).
             StoreError: The store did not answer; some may be written.
         """
         ...
@@ -62,11 +77,23 @@ class IndicatorStore(Protocol):
     async def get(
         self, ids: Sequence[IndicatorId], *, tenant: str, pool: str
     ) -> list[StoredIndicator]:
-        """Return those that exist, in the order of ``ids``."""
+        """Return those that exist in this pool, in the order of ``ids``."""
         ...
 
     async def delete(self, ids: Sequence[IndicatorId], *, tenant: str, pool: str) -> None:
-        """Remove those that exist."""
+        """Remove those that exist in this pool."""
+        ...
+
+    async def page(
+        self,
+        *,
+        tenant: str | None = None,
+        pool: str | None = None,
+        status: Status | None = None,
+        after: IndicatorId | None = None,
+        limit: int,
+    ) -> list[StoredIndicator]:
+        """Return the first ``limit`` that match and whose id sorts after ``after``, by id."""
         ...
 
     def scan(
@@ -84,7 +111,12 @@ class IndicatorStore(Protocol):
         statuses: Sequence[Status],
         limit: int,
     ) -> list[Neighbour]:
-        """Return the nearest by the ``definition`` vector, nearest first, at most ``limit``."""
+        """Return the nearest by the ``definition`` vector, nearest first, at most ``limit``.
+
+        Raises:
+            InputError: The vector has the wrong dimension, is not finite or is zero.
+            StoreError: The store did not answer.
+        """
         ...
 
     async def check(self) -> None:
