@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
@@ -118,14 +118,42 @@ def checked(policy: Policy) -> Policy:
     """Return ``policy`` where its values make sense together.
 
     Raises:
-        InputError: A value is outside its range, or K_act exceeds K_cand where the judge selects.
+        InputError: A value is outside its range, or two of them contradict each other.
     """
     for field, (low, high) in _BOUNDS.items():
         if not low <= getattr(policy, field) <= high:
             raise InputError(f"{field} is {low:g} to {high:g}", field=f"policy.{field}")
-    if policy.select != "none" and policy.k_act > policy.k_cand:
-        raise InputError("k_act is at most k_cand where the judge selects", field="policy.k_act")
+    for field, is_wrong, detail in _contradictions(policy):
+        if is_wrong:
+            raise InputError(detail, field=f"policy.{field}")
     return policy
+
+
+def _contradictions(policy: Policy) -> Sequence[tuple[str, bool, str]]:
+    searches = policy.retrieval in {"hybrid", "trigger"}
+    in_same_call = policy.select == "same_call"
+    return (
+        (
+            "k_act",
+            policy.select != "none" and policy.k_act > policy.k_cand,
+            "k_act is at most k_cand where the judge selects",
+        ),
+        (
+            "k_act",
+            policy.k_act == 0 and policy.audit != "none",
+            "k_act is at least 1 where the judge is asked",
+        ),
+        (
+            "audit",
+            (policy.audit == "select") != in_same_call,
+            "audit select and select same_call go together",
+        ),
+        (
+            "query",
+            searches and policy.query == "none",
+            f"retrieval {policy.retrieval} needs a query",
+        ),
+    )
 
 
 def _overridden(policy: Policy, overrides: Mapping[str, Any]) -> Policy:
