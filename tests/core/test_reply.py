@@ -111,13 +111,17 @@ def test_a_lone_surrogate_is_replaced() -> None:
 
 
 def test_words_for_truth_are_closed() -> None:
-    assert [as_bool(v) for v in (True, "true", " False ", "FALSE")] == [True, True, False, False]
-    assert [as_bool(v) for v in (1, 0, None, "yes", "", [], 1.0)] == [None] * 7
+    truths: list[Json] = [True, "true", " False ", "FALSE"]
+    others: list[Json] = [1, 0, None, "yes", "", [], 1.0]
+    assert [as_bool(value) for value in truths] == [True, True, False, False]
+    assert {as_bool(value) for value in others} == {None}
 
 
 def test_numbers_are_whole_and_not_booleans() -> None:
-    assert [as_number(v) for v in (1, "2", " 30 ")] == [1, 2, 30]
-    assert [as_number(v) for v in (True, 1.0, "1.0", "01", 0, -1, None, "", "\u0661")] == [None] * 9
+    given_numbers: list[Json] = [1, "2", " 30 "]
+    others: list[Json] = [True, 1.0, "1.0", "01", 0, -1, None, "", "\u0661"]
+    assert [as_number(value) for value in given_numbers] == [1, 2, 30]
+    assert {as_number(value) for value in others} == {None}
 
 
 HOSTILE = {

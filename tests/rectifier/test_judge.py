@@ -194,9 +194,12 @@ async def test_a_complete_verdict_alone_clears(reply: str, policy: Any) -> None:
     assert judgement.undecided == ()
 
 
-@pytest.mark.parametrize("field", [{"is_cut": True}, {"is_refused": True}])
-async def test_a_reply_cut_off_or_refused_is_no_verdict(field: dict[str, bool]) -> None:
-    reply = ChatReply(ballot(clean=[1]), **field)
+@pytest.mark.parametrize(
+    "reply",
+    [ChatReply(ballot(clean=[1]), is_cut=True), ChatReply(ballot(clean=[1]), is_refused=True)],
+    ids=["cut", "refused"],
+)
+async def test_a_reply_cut_off_or_refused_is_no_verdict(reply: ChatReply) -> None:
     judgement = await judged(reply, reply, asked=indicators(1))
     assert judgement.undecided == ("i0",)
 
@@ -390,7 +393,7 @@ async def test_a_repair_clears_nothing_that_was_found_violated() -> None:
 async def test_no_more_than_three_calls_are_sent() -> None:
     reply = ChatReply("-", usage=Usage(calls=2))
     chat = ScriptedChat.always(reply)
-    judgement = await judged(asked=indicators(1), chat=chat)
+    await judged(asked=indicators(1), chat=chat)
     assert [request.max_calls for request in chat.requests] == [3, 1]
     spent = ScriptedChat.always(ChatReply("-", usage=Usage(calls=3)))
     await judged(asked=indicators(1), chat=spent)
