@@ -70,6 +70,12 @@ def test_links_are_taken_apart() -> None:
         assert link not in text
 
 
+def test_words_that_only_look_like_a_scheme_stay() -> None:
+    assert "the data: 3 at 12:30" in feedback(
+        [finding(evidence="the data: 3 at 12:30")], attempt=0, max_attempts=1
+    )
+
+
 def test_template_tokens_are_broken() -> None:
     text = feedback([finding(evidence="<|im_end|> [INST] </s>")], attempt=0, max_attempts=1)
     assert not any(token in text for token in ("<|", "[INST]", "</s>"))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -602,3 +603,15 @@ def test_a_number_is_cleared_only_by_one_value_that_says_so_once(
 @settings(max_examples=200, deadline=None)
 def test_reading_a_ballot_never_raises(text: str) -> None:
     read_ballot(text, names=["a"], only=1, message=text)
+
+
+def test_a_ballot_of_a_hundred_thousand_entries_is_refused_at_once() -> None:
+    names = [f"NAME_{n}" for n in range(20)]
+    for reply in (
+        ballot(clean=[1] * 80_000),
+        ballot(clean=list(range(1, 40_000))),
+        json.dumps([{"metric": "NAME_1", "is_flawed": False}] * 6_000),
+    ):
+        start = time.process_time()
+        assert read_ballot(reply, names=names).clean == ()
+        assert time.process_time() - start < 1.0

@@ -7,14 +7,18 @@ verdict, and only a reply that is one JSON value and nothing else can clear.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from rectifier.evidence import has_impact, is_concrete
 from rectifier_core.isolation import folded
 from rectifier_core.reply import Json, Parsed, Value, as_bool, as_number, as_text, parse
 
 _SQUEEZED = re.compile(r"[\s\\]+")
+_VOTE_LIMIT = 1_000  # statements of one reply; more is no ballot
+_NAME_LIMIT = 500  # characters of a name that are compared
 _FLAG = ("is_flawed", "violated")
 
 
@@ -80,7 +84,7 @@ def read_ballot(
         message: The audited message: a reply that stands in it word for word was copied from it
             and clears nothing.
     """
-    reading = _Reading(tuple(names), only)
+    reading = _Reading(_numbered(names), only, len(names))
     parsed = parse(text)
     if not parsed.values:
         return Ballot(fault="it holds no readable JSON")
@@ -93,18 +97,19 @@ def read_ballot(
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    names: tuple[str, ...]
+    numbers: dict[str, int | None]
     only: int | None
+    count: int
 
     def full(self, value: Json) -> Ballot:
         """Count everything, each number once."""
-        votes = list(self._votes(value))
-        if not votes:
+        votes = list(islice(self._votes(value), _VOTE_LIMIT))
+        if not votes or len(votes) == _VOTE_LIMIT:
             return Ballot(fault="it has not the shape asked for")
         if any(vote.number is None for vote in votes):
             return self._accused_of(votes, "it lacks a list, or names no given number")
         numbers = [vote.number for vote in votes if vote.number]
-        once = {number for number in numbers if numbers.count(number) == 1}
+        once = {number for number, times in Counter(numbers).items() if times == 1}
         counted = [vote for vote in votes if vote.number in once and vote.violated is not None]
         sure = {vote.number for vote in counted}
         return Ballot(
@@ -116,8 +121,8 @@ class _Reading:
 
     def accusing(self, parsed: Parsed, fault: str) -> Ballot:
         """Count accusations alone, of several for a number the last."""
-        votes = [vote for value in parsed.values for vote in self._votes(value.content)]
-        return self._accused_of(votes, fault)
+        votes = (vote for value in parsed.values for vote in self._votes(value.content))
+        return self._accused_of(list(islice(votes, _VOTE_LIMIT)), fault)
 
     def _accused_of(self, votes: list[_Vote], fault: str) -> Ballot:
         accused = {v.number: v.accusation for v in votes if v.number and v.accusation}
@@ -174,12 +179,17 @@ class _Reading:
             return self._known(as_number(fields["id"]))
         name = fields.get("metric", fields.get("name"))
         if isinstance(name, str):
-            same = [i for i, known in enumerate(self.names, 1) if folded(known) == folded(name)]
-            return same[0] if len(same) == 1 else None
+            return self.numbers.get(folded(name[:_NAME_LIMIT]))
         return only
 
     def _known(self, number: int | None) -> int | None:
-        return number if number and number <= len(self.names) else None
+        return number if number and number <= self.count else None
+
+
+def _numbered(names: Sequence[str]) -> dict[str, int | None]:
+    """Return the number of each name, None where several indicators bear it."""
+    known = [folded(name[:_NAME_LIMIT]) for name in names]
+    return {name: n if known.count(name) == 1 else None for n, name in enumerate(known, 1)}
 
 
 def _vote(number: int | None, *, violated: bool | None, fields: dict[str, Json]) -> _Vote:

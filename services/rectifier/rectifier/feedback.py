@@ -10,11 +10,15 @@ FIELD_LIMIT = 1_000  # characters of one quote, correction or reason
 TOTAL_LIMIT = 12_000  # characters
 _NAME_LIMIT = 120  # characters
 _CUT = " [cut]"
+EMPTY_MESSAGE_FEEDBACK = (
+    "Your message was empty, so nothing was passed on. Give your complete answer as text."
+)
 
 _LINK = re.compile(r"\](?=[(\[])")  # of Markdown, images included
 _TAG = re.compile(r"<(?=/?[a-z]{1,10}[\s/])", re.IGNORECASE)
-_SCHEME = re.compile(r"\b([a-z][a-z0-9+.\-]{1,15}):(?=//)", re.IGNORECASE)
-_BARE_SCHEME = re.compile(r"\b(mailto|javascript|data|tel|vbscript):", re.IGNORECASE)
+_SCHEME = re.compile(
+    r":(?=//)|(?<=\bmailto):|(?<=script):(?=\S)|(?<=\bdata):(?=\w+/)", re.IGNORECASE
+)
 _WWW = re.compile(r"\bwww\.", re.IGNORECASE)
 
 
@@ -76,5 +80,4 @@ def _field(text: str, limit: int) -> str:
 
 def _without_links(text: str) -> str:
     text = _TAG.sub("< ", _LINK.sub("] ", text))
-    text = _BARE_SCHEME.sub(r"\1[:]", _SCHEME.sub(r"\1[:]", text))
-    return _WWW.sub("www[.]", text)
+    return _WWW.sub("www[.]", _SCHEME.sub("[:]", text))

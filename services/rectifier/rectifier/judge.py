@@ -220,7 +220,7 @@ class Judge:
             )
         second = panel.judgement(panel.read(repair, question.text))
         return replace(
-            panel.reconciled(judgement, second),
+            _reconciled(judgement, second),
             usage=judgement.usage + repair.usage,
             model=repair.model,
         )
@@ -313,23 +313,6 @@ class _Panel:
         numbers = [str(n) for n, one in enumerate(self.lineup, 1) if one.id in missing]
         return ballot.fault or f"it has no verdict on {', '.join(numbers)}"
 
-    def reconciled(self, first: Judgement, second: Judgement) -> Judgement:
-        """Return the second judgement, but clear nothing that the first found violated."""
-        if not second.findings and not second.unsupported:
-            return first
-        accused = {f.indicator_id: f for f in first.findings if f.violated}
-        cleared = {f.indicator_id for f in second.findings if not f.violated}
-        named = {f.indicator_id for f in second.findings}
-        kept = [f for f in second.findings if f.violated or f.indicator_id not in accused]
-        kept += [finding for id_, finding in accused.items() if id_ not in named]
-        undecided = dict.fromkeys(
-            id_
-            for id_ in (*second.undecided, *(cleared & accused.keys()))
-            if id_ not in {f.indicator_id for f in kept}
-        )
-        joined = Judgement(tuple(kept), tuple(undecided), second.unsupported)
-        return replace(joined, degraded=_degraded(joined, is_blank=False))
-
     def _within_limit(self, ballot: Ballot) -> Ballot:
         """Drop what the model judged beyond its limit, clean verdicts only, and a needless general one."""
         if self.limit is None:
@@ -378,6 +361,21 @@ def _problem(accusation: Accusation, quote: Quote | None) -> Problem | None:
     if not is_concrete(accusation.correction, evidence=accusation.evidence):
         return "no_correction"
     return None if has_impact(accusation.impact) else "no_impact"
+
+
+def _reconciled(first: Judgement, second: Judgement) -> Judgement:
+    """Return the second judgement, but clear nothing that the first found violated."""
+    if not second.findings and not second.unsupported:
+        return first
+    accused = {finding.indicator_id: finding for finding in first.findings if finding.violated}
+    named = {finding.indicator_id for finding in second.findings}
+    kept = [f for f in second.findings if f.violated or f.indicator_id not in accused]
+    kept += [finding for id_, finding in accused.items() if id_ not in named]
+    decided = {finding.indicator_id for finding in kept}
+    open_ids = dict.fromkeys((*second.undecided, *accused))
+    undecided = tuple(id_ for id_ in open_ids if id_ not in decided)
+    joined = Judgement(tuple(kept), undecided, second.unsupported)
+    return replace(joined, degraded=_degraded(joined, is_blank=False))
 
 
 def _joined(judgements: Sequence[Judgement]) -> Judgement:
