@@ -12,7 +12,7 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import bm25s  # type: ignore[import-untyped]
@@ -46,10 +46,12 @@ class Hit:
         indicator: The indicator.
         score: What it was ranked by, higher is better: a sum of reciprocal ranks (``hybrid``,
             ``meaning``), a cosine in [-1, 1] (``trigger``) or BM25 (``words``).
+        definition: Unit vector of its definition, by which `diversify` tells hits apart.
     """
 
     indicator: Indicator
     score: float
+    definition: Vectors = field(repr=False, compare=False)
 
 
 class Snapshot:
@@ -153,39 +155,9 @@ class Snapshot:
             return []
         scores = _scores(shelf, rows, vectors, text, ranking, depth=max(DEPTH, limit))
         found = [
-            Hit(shelf.indicators[rows[place]], float(scores[place]))
-            for place in _at_least_best(scores, limit)
+            shelf.hit(rows[place], float(scores[place])) for place in _at_least_best(scores, limit)
         ]
         return sorted(found, key=lambda hit: (-hit.score, hit.indicator.id))[:limit]
-
-    def diversify(self, hits: Sequence[Hit], *, keep: int, lam: float = 0.7) -> list[Hit]:
-        """Return ``keep`` of ``hits`` that are good and differ, in the order they are chosen.
-
-        The next is the one with the largest lam * s - (1 - lam) * (largest cosine of its
-        definition with one that was chosen), where s is its score scaled to [0, 1] over ``hits``.
-
-        Args:
-            hits: Of this snapshot, best first.
-            keep: How many at most.
-            lam: Weight of the score in [0, 1].
-
-        Source: Carbonell and Goldstein, The Use of MMR, Diversity-Based Reranking for Reordering
-        Documents and Producing Summaries, SIGIR 1998.
-        """
-        if len(hits) <= 1 or keep < 1:
-            return list(hits[: max(keep, 0)])
-        definitions = np.stack([self._definition(hit.indicator) for hit in hits])
-        likeness = np.round(definitions @ definitions.T, DECIMALS)
-        worth = lam * _scaled(np.array([hit.score for hit in hits]))
-        nearest = np.zeros(len(hits))
-        chosen: list[int] = []
-        while len(chosen) < min(keep, len(hits)):
-            gain = worth - (1 - lam) * nearest
-            gain[chosen] = -np.inf
-            best = int(gain.argmax())
-            nearest = np.maximum(nearest, likeness[best]) if chosen else likeness[best]
-            chosen.append(best)
-        return [hits[i] for i in chosen]
 
     def sample(
         self,
@@ -206,11 +178,34 @@ class Snapshot:
             return []
         rows = shelf.rows(pools, status, mode)
         drawn = random.Random(seed).sample(range(rows.size), k=max(0, min(limit, rows.size)))  # noqa: S311 - no secret
-        return [Hit(shelf.indicators[rows[place]], 0.0) for place in drawn]
+        return [shelf.hit(rows[place], 0.0) for place in drawn]
 
-    def _definition(self, indicator: Indicator) -> Vectors:
-        shelf = self._shelves[indicator.tenant]
-        return shelf.definition[shelf.row_of[indicator.id]]
+
+def diversify(hits: Sequence[Hit], *, keep: int, lam: float = 0.7) -> list[Hit]:
+    """Return ``keep`` of ``hits`` that are good and differ, in the order they are chosen.
+
+    The next is the one with the largest lam * s - (1 - lam) * c, where s is its score scaled to
+    [0, 1] over ``hits`` and c the largest cosine of its definition with one that was chosen.
+
+    Args:
+        hits: Best first; of equal ones the first is chosen.
+        keep: How many at most.
+        lam: Weight of the score in [0, 1].
+
+    Source: Carbonell and Goldstein, The Use of MMR, Diversity-Based Reranking for Reordering
+    Documents and Producing Summaries, SIGIR 1998.
+    """
+    if not hits or keep < 1:
+        return []
+    definitions = np.stack([hit.definition for hit in hits])
+    likeness = np.round(definitions @ definitions.T, DECIMALS)
+    worth = lam * _scaled(np.array([hit.score for hit in hits]))
+    chosen = [int(worth.argmax())]
+    while len(chosen) < min(keep, len(hits)):
+        gain = worth - (1 - lam) * likeness[chosen].max(axis=0)
+        gain[chosen] = -np.inf
+        chosen.append(int(gain.argmax()))
+    return [hits[i] for i in chosen]
 
 
 class _Shelf:
@@ -244,6 +239,9 @@ class _Shelf:
             rows = rows[self._modes[rows] == list(Mode).index(mode)]
         return rows
 
+    def hit(self, row: int, score: float) -> Hit:
+        return Hit(self.indicators[row], score, self.definition[row])
+
     def word_scores(self, text: str, rows: Rows) -> Scores:
         """Return BM25 of ``text`` for each of ``rows``, 0 where no word is shared.
 
@@ -253,7 +251,7 @@ class _Shelf:
             return np.zeros(rows.size, dtype=np.float32)
         ids = self._words.get_tokens_ids(list(dict.fromkeys(words(text))))
         scores = self._words.get_scores_from_ids(ids)
-        return np.asarray(scores[rows], dtype=np.float32)
+        return np.asarray(scores, dtype=np.float32)[rows]
 
 
 def _scores(
@@ -276,7 +274,9 @@ def _scores(
 def _cosines(matrix: Vectors, rows: Rows, queries: Vectors) -> Scores:
     """Return the cosine of each query (one a line) with each of ``rows``."""
     first, last = int(rows[0]), int(rows[-1])
-    cosines = queries @ matrix[first : last + 1].T
+    # Not a matrix product: that one wakes BLAS threads, which cost more than they save here, and
+    # sums a row in another order where its neighbours change.
+    cosines = np.ascontiguousarray(np.vecdot(matrix[first : last + 1, None, :], queries[None]).T)
     if rows.size != cosines.shape[1]:
         cosines = cosines[:, rows - first]
     return np.round(cosines, DECIMALS)

@@ -152,11 +152,10 @@ def words(text: str) -> list[str]:
     """
     found = []
     for word in _WORD.findall(_plain(_NOTATION.sub(_spoken, _ends(text, LONGEST)))):
-        if word[0].isascii():
-            if word not in _STOP:
-                found.append(_singular(word))
-        else:
+        if not word[0].isascii():
             found.extend(_grams(word))
+        elif word not in _STOP:
+            found.append(_singular(word))
     return found
 
 
@@ -183,7 +182,8 @@ def _spoken(notation: re.Match[str]) -> str:
 
 def _plain(text: str) -> str:
     if not text.isascii():
-        apart = unicodedata.normalize("NFKD", text)
+        # One character can stand for eighteen, so the bound holds anew.
+        apart = unicodedata.normalize("NFKD", text)[:LONGEST]
         text = unicodedata.normalize("NFKC", _ACCENT.sub("", apart))
     return text.lower()
 
@@ -193,13 +193,13 @@ def _singular(word: str) -> str:
 
     Source: the S stemmer of Harman, How Effective Is Suffixing?, JASIS 42(1), 1991.
     """
-    if word.endswith("ies") and not word.endswith(("eies", "aies")) and len(word) > 4:
+    if word[-1] != "s" or len(word) < 4:
+        return word
+    if word.endswith("ies") and not word.endswith(("eies", "aies")):
         return word[:-3] + "y"
-    if word.endswith("es") and not word.endswith(("aes", "ees", "oes")):
-        return word[:-1]
-    if word.endswith("s") and not word.endswith(("us", "ss", "is")) and len(word) > 3:
-        return word[:-1]
-    return word
+    if word.endswith(("us", "ss", "is", "aes", "ees", "oes")):
+        return word
+    return word[:-1]
 
 
 def _grams(run: str) -> list[str]:
