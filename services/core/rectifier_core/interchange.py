@@ -12,8 +12,9 @@ null or missing.
 
 import json
 import re
+import uuid
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from rectifier_core.errors import InputError
@@ -26,12 +27,10 @@ from rectifier_core.indicator import (
     check_pool_name,
     indicator_id,
 )
+from rectifier_core.limits import NAME_LIMIT, checked_indicator
 
 SCHEMA = "neutral-indicator/1"
 LINE_LIMIT = 2 * 1024 * 1024  # bytes: the longest line that we write ourselves is shorter
-NAME_LIMIT = 200  # characters
-TEXT_LIMIT = 8_192  # characters
-EXAMPLES_LIMIT = 20
 
 # Text that was damaged on its way: control characters (tab and line feed aside), half a surrogate
 # pair, and LaTeX whose backslash a JSON writer left single, which reads as tab or line feed.
@@ -45,15 +44,16 @@ _INVISIBLE = re.compile(
 _LINE_BREAK = re.compile("\r\n|[\u2028\u2029]")
 _RAW_LINE_BREAKS = str.maketrans({c: f"\\u{ord(c):04x}" for c in "\x85\u2028\u2029"})
 
-_PROVENANCE = re.compile(r"[A-Za-z0-9._:/@#+-]{0,200}")
+_ORIGIN = re.compile(r"[A-Za-z0-9._:/#+-]{1,200}")
 _REPOSITORY = re.compile(r"[A-Za-z0-9._-]{1,64}/[A-Za-z0-9._-]{1,100}")
-_LICENCE = re.compile(r"[A-Za-z0-9.+() -]*")
 _NOTHING = {"n/a", "none", "null"}
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 _MARK = re.compile(rb'[]["{},\\]')
 _STEP = {b"[": 1, b"{": 1, b"]": -1, b"}": -1, b",": 0}
 _NOT_ONE_ARRAY = "the file is not one JSON array"
+
+_NO_ID = IndicatorId(str(uuid.UUID(int=0)))  # until the texts are known that it is made of
 
 W = TypeVar("W", Status, Mode)
 
@@ -109,7 +109,9 @@ class Reader:
             return Refused(self._line, reason)
 
     def _once(self, row: Mapping[str, Any]) -> Indicator:
-        origin = _text(row, "id", limit=NAME_LIMIT)
+        origin = _text(row, "id")
+        if len(origin) > NAME_LIMIT:
+            raise InputError(f"longer than {NAME_LIMIT} characters", field="id")
         indicator = self._indicator(row, origin)
         first = self._lines_by_origin.get(origin) or self._lines_by_id.get(indicator.id)
         if first is not None:
@@ -120,30 +122,32 @@ class Reader:
         return indicator
 
     def _indicator(self, row: Mapping[str, Any], origin: str) -> Indicator:
-        name = " ".join(_text(row, "name", limit=NAME_LIMIT, required=True).split())
-        definition = _text(row, "definition", required=True)
-        trigger = _hint(row, "trigger_condition")
+        one = checked_indicator(
+            Indicator(
+                id=_NO_ID,
+                pool=self._pool,
+                name=" ".join(_text(row, "name").split()),
+                definition=_text(row, "definition"),
+                trigger_condition=_hint(row, "trigger_condition"),
+                risk_alert=_hint(row, "risk_alert"),
+                examples=_examples(row.get("examples")),
+                status=_word(row, "status", Status, Status.ACTIVE),
+                mode=_word(row, "mode", Mode, Mode.ENFORCE),
+                source=_provenance(row, self._source, origin),
+                licence=_text(row, "licence"),
+                tenant=self._tenant,
+            )
+        )
+        if origin in self._present:
+            return replace(one, id=IndicatorId(origin))
         derived = indicator_id(
-            tenant=self._tenant,
-            pool=self._pool,
-            name=name,
-            definition=definition,
-            trigger_condition=trigger,
+            tenant=one.tenant,
+            pool=one.pool,
+            name=one.name,
+            definition=one.definition,
+            trigger_condition=one.trigger_condition,
         )
-        return Indicator(
-            id=IndicatorId(origin) if origin in self._present else derived,
-            pool=self._pool,
-            name=name,
-            definition=definition,
-            trigger_condition=trigger,
-            risk_alert=_hint(row, "risk_alert"),
-            examples=_examples(row.get("examples")),
-            status=_word(row, "status", Status, Status.ACTIVE),
-            mode=_word(row, "mode", Mode, Mode.ENFORCE),
-            source=_provenance(row.get("source"), self._source, origin),
-            licence=_licence(row),
-            tenant=self._tenant,
-        )
+        return replace(one, id=derived)
 
 
 def read(
@@ -287,6 +291,7 @@ class _Held:
 def _elements(chunks: Iterable[bytes | str]) -> Iterator[bytes]:
     held = _Held()
     scan = _Scan()
+    opened = False
     for chunk in chunks:
         data = chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else chunk
         start = 0
@@ -295,11 +300,12 @@ def _elements(chunks: Iterable[bytes | str]) -> Iterator[bytes]:
             piece = held.take().strip(_BLANK)
             if depth == 0 and (piece or data[at] not in b"["):
                 raise InputError(_NOT_ONE_ARRAY)
+            opened = True
             if piece:
                 yield piece
             start = at + 1
         held.add(data[start:])
-    if scan.depth != 0 or held.take().strip(_BLANK):
+    if not opened or scan.depth != 0 or held.take().strip(_BLANK):
         raise InputError(_NOT_ONE_ARRAY)
 
 
@@ -382,31 +388,17 @@ def _neutral(row: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-def _text(
-    row: Mapping[str, Any],
-    field: str,
-    *,
-    within: str = "",
-    limit: int = TEXT_LIMIT,
-    required: bool = False,
-) -> str:
-    """Return a field's text without what shows nothing; empty where it says nothing."""
+def _text(row: Mapping[str, Any], field: str, *, within: str = "") -> str:
+    """Return a field's text without the characters that show nothing; null and missing are ""."""
     path = within + field
     value = row.get(field)
     if not isinstance(value, str | None):
         raise InputError("not a text", field=path)
-    value = value or ""
-    if len(value) > limit:
-        raise InputError(f"longer than {limit} characters", field=path)
-    text = _INVISIBLE.sub("", _LINE_BREAK.sub("\n", value))
-    # Before the ends are stripped: a form feed at the start is the one of a damaged \\frac.
+    text = _INVISIBLE.sub("", _LINE_BREAK.sub("\n", value or ""))
+    # Before the ends are stripped: a form feed at the start is what is left of a LaTeX \frac.
     if _UNREADABLE.search(text) or _HALF_LATEX.search(text):
         raise InputError("holds control characters or damaged escapes", field=path)
-    if any(map(str.isalnum, text)):
-        return text.strip()
-    if required:
-        raise InputError("missing or blank", field=path)
-    return ""
+    return text.strip()
 
 
 def _hint(row: Mapping[str, Any], field: str) -> str:
@@ -419,8 +411,6 @@ def _examples(value: object) -> tuple[Example, ...]:
         return ()
     if not isinstance(value, list):
         raise InputError("not a list", field="examples")
-    if len(value) > EXAMPLES_LIMIT:
-        raise InputError(f"more than {EXAMPLES_LIMIT}", field="examples")
     return tuple(_example(item, f"examples.{n}") for n, item in enumerate(value))
 
 
@@ -430,8 +420,8 @@ def _example(value: object, path: str) -> Example:
     if not isinstance(violated, bool):
         raise InputError("not true or false", field=f"{path}.violated")
     return Example(
-        task=_text(row, "task", within=f"{path}.", required=True),
-        message=_text(row, "message", within=f"{path}.", required=True),
+        task=_text(row, "task", within=f"{path}."),
+        message=_text(row, "message", within=f"{path}."),
         violated=violated,
     )
 
@@ -446,24 +436,16 @@ def _word(row: Mapping[str, Any], field: str, words: type[W], default: W) -> W:
         raise InputError(f"not one of {', '.join(words)}", field=field) from exc
 
 
-def _provenance(given: object, source: str, origin: str) -> str:
+def _provenance(row: Mapping[str, Any], source: str, origin: str) -> str:
     """Return where a line comes from in one word: ``import:adv2-math-0000@owner/repository``.
 
     A source that is a text already is ours, from an export.
     """
-    if isinstance(given, str) and _PROVENANCE.fullmatch(given):
-        return given
-    if not isinstance(given, str | dict | None):
-        raise InputError("neither a text nor an object", field="source")
-    word = f"{source}:{origin}" if origin and _PROVENANCE.fullmatch(origin) else source
-    repository = given.get("repo") if isinstance(given, dict) else None
+    given = row.get("source")
+    if isinstance(given, str):
+        return _text(row, "source")
+    repository = _object(given or {}, "source").get("repo")
+    word = f"{source}:{origin}" if _ORIGIN.fullmatch(origin) else source
     if isinstance(repository, str) and _REPOSITORY.fullmatch(repository):
         word = f"{word}@{repository}"
     return word
-
-
-def _licence(row: Mapping[str, Any]) -> str:
-    licence = _text(row, "licence", limit=NAME_LIMIT)
-    if not _LICENCE.fullmatch(licence):
-        raise InputError("not an SPDX expression", field="licence")
-    return licence
