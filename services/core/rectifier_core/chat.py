@@ -7,6 +7,16 @@ from rectifier_core.deadline import Deadline
 
 CallKind = Literal["judge", "keywords", "rerank", "repair", "teacher", "dedup"]
 
+CallOutcome = Literal[
+    "answered",  # a reply came, whatever it says
+    "refused",  # the endpoint does not take such a request
+    "limited",  # it asks to wait
+    "failed",  # it answered with an error, or with something unreadable
+    "lost",  # no connection, or it broke
+    "timeout",  # no answer in time
+    "cancelled",  # nobody waited for the answer any longer
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -74,6 +84,14 @@ class ChatReply:
     is_refused: bool = False
     model: str = ""
     usage: Usage = Usage(calls=1)
+
+
+class CallObserver(Protocol):
+    """What is told of every request that was sent to a chat endpoint."""
+
+    def __call__(self, kind: CallKind, outcome: CallOutcome, seconds: float, /) -> None:
+        """Count one request; it must not raise, and must not wait."""
+        ...
 
 
 class ChatModel(Protocol):

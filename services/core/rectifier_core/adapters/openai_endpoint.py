@@ -1,0 +1,353 @@
+"""An OpenAI-compatible endpoint: one client, bounded concurrency, a breaker and a retry budget."""
+
+import asyncio
+import email.utils
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+import httpx2
+from openai import (
+    APIConnectionError,
+    APIStatusError,
+    AsyncOpenAI,
+    Omit,
+    OpenAIError,
+)
+from pydantic import SecretStr
+
+from rectifier_core.adapters.completion import UnreadableError
+from rectifier_core.adapters.dialect import Dialect, Explanation, explained
+from rectifier_core.adapters.pooled_client import AnswerTooLongError, PooledClient
+from rectifier_core.breaker import Breaker, RetryBudget
+from rectifier_core.chat import CallOutcome
+from rectifier_core.deadline import Deadline
+from rectifier_core.errors import ChatError, DeadlineError, InputError
+from rectifier_core.slots import NoSlotError, Slots
+
+LONGEST_ANSWER = 4 * 2**20  # bytes
+TIMEOUT_S = 30.0
+CONCURRENCY = 32
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
+
+TRANSIENT = frozenset({408, 429, 500, 502, 503, 504, 529})
+LIMITED = frozenset({429, 503})
+SPENT_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What a call brought.
+
+    Attributes:
+        value: What was read from the answer's body.
+    """
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a call brought nothing.
+
+    Attributes:
+        outcome: What happened.
+        detail: The same in words, without anything of prompt or reply.
+        was_sent: False where the request never left.
+        may_pass: True where the same request may succeed a little later.
+        is_blamed: True where it tells against the endpoint. Not so: an endpoint that asks to wait
+            is alive, a caller in a hurry must not close it to the others, and a connection that
+            broke may only have been an old one.
+        retry_after: Seconds that the endpoint asks to wait, or that its breaker or queue tells.
+        status: HTTP status, where there was one.
+        explanation: What the endpoint says about a refused request.
+        cause: The client's error, where it holds nothing of prompt or reply.
+    """
+
+    outcome: CallOutcome
+    detail: str
+    was_sent: bool = True
+    may_pass: bool = False
+    is_blamed: bool = True
+    retry_after: float | None = None
+    status: int | None = None
+    explanation: Explanation = field(default_factory=Explanation)
+    cause: BaseException | None = None
+
+
+class OpenAiEndpoint:
+    """What the models behind one base URL share. Open it before use; it belongs to one loop.
+
+    The openai client does one request at a time and never retries: whoever asks decides that,
+    within the budget kept here.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None,
+        api_key: SecretStr | None,
+        *,
+        timeout: float = TIMEOUT_S,
+        concurrency: int = CONCURRENCY,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Keep the settings; nothing is connected before ``open``.
+
+        Args:
+            base_url: Up to and without ``/chat/completions``; None is OpenAI's own.
+            api_key: Sent as the bearer token; None where the endpoint asks for none.
+            timeout: Seconds for one request, less where a deadline leaves less.
+            concurrency: Requests under way at once; more wait their turn.
+            clock: Seconds that never go back, for the breaker.
+
+        Raises:
+            InputError: The URL is no HTTP URL, or the key cannot be a header.
+        """
+        self._base_url = _checked_url(base_url or DEFAULT_BASE_URL)
+        self._url = f"{self._base_url}/chat/completions"
+        self._headers = _headers(api_key)
+        self._timeout = timeout
+        self._concurrency = concurrency
+        self._slots = Slots(concurrency)
+        self._breaker = Breaker(clock=clock)
+        self._budget = RetryBudget(capacity=2.0 * concurrency)
+        self._dialects: dict[str, Dialect] = {}
+        self._client: AsyncOpenAI | None = None
+
+    async def open(self) -> None:
+        """Make the client; the first request connects."""
+        if self._client is None:
+            self._client = _Client(self._base_url, self._headers, self._concurrency)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def dialect(self, model: str) -> Dialect:
+        """Return what is known of ``model``, the same object for all who use it."""
+        return self._dialects.setdefault(model, Dialect())
+
+    def may_retry(self) -> bool:
+        """Take one retry out of the budget; False where it is spent."""
+        return self._budget.spend()
+
+    async def ask(
+        self,
+        content: bytes,
+        read: Callable[[bytes], T],
+        *,
+        deadline: Deadline,
+        tell: Callable[[CallOutcome, float], None],
+        is_retry: bool = False,
+    ) -> Answer[T] | Failure:
+        """Post one chat request, once.
+
+        Args:
+            content: The request's JSON.
+            read: Reads the answer's body, or raises ``UnreadableError``.
+            deadline: Bounds the wait for a slot and the request.
+            tell: Is told how the request ended, and its seconds, where it was sent.
+            is_retry: True for a repeated request: it pays nothing into the retry budget.
+
+        Raises:
+            ChatError: The endpoint is not open.
+        """
+        client = self._client
+        if client is None:
+            raise ChatError("the chat endpoint is not open", calls=0)
+        if wait := self._breaker.refuses_for:
+            return _resting(wait)
+        try:
+            await self._slots.take(within=deadline.left())
+        except NoSlotError as exc:
+            return Failure("limited", BUSY, was_sent=False, retry_after=exc.wait)
+        except DeadlineError as exc:
+            return Failure("timeout", LATE, was_sent=False, cause=exc)
+        started = time.monotonic()
+        try:
+            if not self._breaker.admit():
+                return _resting(self._breaker.refuses_for)
+            if not is_retry:
+                self._budget.earn()
+            result = await self._ask_timed(client, content, read, deadline, is_retry=is_retry)
+        except BaseException as exc:
+            self._breaker.undecided()
+            if isinstance(exc, asyncio.CancelledError):
+                tell("cancelled", time.monotonic() - started)
+            raise
+        finally:
+            self._slots.give_back(time.monotonic() - started)
+        self._report(result)
+        if isinstance(result, Answer) or result.was_sent:
+            outcome = "answered" if isinstance(result, Answer) else result.outcome
+            tell(outcome, time.monotonic() - started)
+        return result
+
+    async def _ask_timed(
+        self,
+        client: AsyncOpenAI,
+        content: bytes,
+        read: Callable[[bytes], T],
+        deadline: Deadline,
+        *,
+        is_retry: bool,
+    ) -> Answer[T] | Failure:
+        try:
+            left = deadline.left()
+        except DeadlineError as exc:
+            return Failure("timeout", LATE, was_sent=False, cause=exc)
+        try:
+            async with asyncio.timeout(min(left, self._timeout)):
+                answer = await client.post(self._url, content=content, cast_to=httpx2.Response)
+            return Answer(read(answer.content))
+        except TimeoutError as exc:
+            is_ours = left >= self._timeout
+            return Failure("timeout", SLOW if is_ours else LATE, is_blamed=is_ours, cause=exc)
+        except UnreadableError as exc:
+            detail = "the chat endpoint's answer is not as specified"
+            return Failure("failed", detail, may_pass=True, cause=exc)
+        except APIStatusError as exc:
+            return _from_status(exc)
+        except APIConnectionError as exc:
+            return _from_connection(exc, is_retry=is_retry)
+        except (OpenAIError, ValueError):
+            # Without the cause: what the client did not foresee may hold anything.
+            return Failure("failed", "the chat endpoint cannot be asked")
+
+    def _report(self, result: Answer[T] | Failure) -> None:
+        if isinstance(result, Answer) or result.outcome == "refused":
+            self._breaker.succeeded()
+        elif result.was_sent and result.is_blamed:
+            self._breaker.failed()
+        else:
+            self._breaker.undecided()
+
+
+BUSY = "the chat endpoint has more to do than fits into the deadline"
+LATE = "the chat endpoint did not answer before the deadline"
+SLOW = "the chat endpoint did not answer within its timeout"
+RESTING = "the chat endpoint failed several times in a row and is left alone for a while"
+
+
+class _Client(AsyncOpenAI):
+    """The SDK's client with headers that are made once, and none from the environment."""
+
+    def __init__(self, base_url: str, headers: dict[str, str | Omit], connections: int) -> None:
+        self._fixed_headers = headers
+        super().__init__(
+            base_url=base_url,
+            api_key="in the headers",
+            max_retries=0,
+            http_client=PooledClient(
+                base_url, connections=connections, longest_answer=LONGEST_ANSWER
+            ),
+        )
+
+    @property
+    def default_headers(self) -> dict[str, str | Omit]:
+        return self._fixed_headers
+
+
+def _checked_url(base_url: str) -> str:
+    try:
+        url = httpx2.URL(base_url)
+    except httpx2.InvalidURL as exc:
+        raise InputError("the chat endpoint's base URL is no URL") from exc
+    if url.scheme not in {"http", "https"} or not url.host or url.query or url.fragment:
+        raise InputError("the chat endpoint's base URL is no plain http or https URL")
+    return base_url.rstrip("/")
+
+
+def _headers(api_key: SecretStr | None) -> dict[str, str | Omit]:
+    key = api_key.get_secret_value().strip() if api_key is not None else ""
+    if not (key.isascii() and key.isprintable()):
+        raise InputError("the chat endpoint's API key holds characters that no header takes")
+    return {
+        "Accept": "application/json",
+        # A compressed answer could not be bounded before it is unpacked.
+        "Accept-Encoding": "identity",
+        "Content-Type": "application/json",
+        "User-Agent": "rectifier",
+        "Authorization": f"Bearer {key or 'none'}",
+    }
+
+
+def _resting(wait: float) -> Failure:
+    return Failure("failed", RESTING, was_sent=False, retry_after=wait)
+
+
+def _from_status(error: APIStatusError) -> Failure:
+    # Without the cause: its text is the endpoint's message, which may quote the prompt.
+    status = error.status_code
+    headers = error.response.headers
+    explanation = explained(error.body)
+    is_transient = (
+        status in TRANSIENT
+        and headers.get("x-should-retry") != "false"
+        and explanation.code not in SPENT_CODES
+    )
+    outcome: CallOutcome = (
+        "limited" if status in LIMITED else "failed" if status >= 500 else "refused"
+    )
+    return Failure(
+        outcome,
+        f"the chat endpoint answered {status}",
+        may_pass=is_transient,
+        is_blamed=status != 429,
+        retry_after=seconds_to_wait(headers) if is_transient else None,
+        status=status,
+        explanation=explanation,
+    )
+
+
+def _from_connection(error: APIConnectionError, *, is_retry: bool) -> Failure:
+    # The error itself carries the request, with prompt and key; its cause does not.
+    cause = error.__cause__
+    match cause:
+        case AnswerTooLongError():
+            return Failure("failed", "the chat endpoint's answer is too long", cause=cause)
+        case httpx2.ConnectError():
+            detail = "the chat endpoint cannot be reached"
+            return Failure("lost", detail, may_pass=True, cause=cause)
+        case _:
+            detail = "the connection to the chat endpoint broke"
+            return Failure("lost", detail, may_pass=True, is_blamed=is_retry, cause=cause)
+
+
+def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
+    """Return what ``Retry-After`` says in seconds, 0 or more; None where it says nothing readable.
+
+    Source: RFC 9110, section 10.2.3: seconds, or an HTTP date. Fractions, and the header
+    ``retry-after-ms``, are read as well: model servers send them.
+    """
+    for name, unit in (("retry-after-ms", 1_000), ("retry-after", 1)):
+        try:
+            seconds = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+    try:
+        moment = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+        return max(0.0, moment.timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None

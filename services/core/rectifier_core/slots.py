@@ -1,0 +1,66 @@
+"""Bounded concurrency with an honest queue: who cannot be served in time is told at once."""
+
+import asyncio
+
+RECENT_SHARE = 0.2  # weight of the newest call in the mean duration
+
+
+class NoSlotError(Exception):
+    """No slot became free in time.
+
+    Attributes:
+        wait: Seconds after which one is expected.
+    """
+
+    def __init__(self, wait: float) -> None:
+        super().__init__("no slot in time")
+        self.wait = wait
+
+
+class Slots:
+    """A fixed number of slots, given out in order of arrival."""
+
+    def __init__(self, size: int) -> None:
+        """Start with all slots free.
+
+        Args:
+            size: How many, 1 or more.
+        """
+        self._size = size
+        self._semaphore = asyncio.Semaphore(size)
+        self._waiting = 0
+        self._mean_seconds = 0.0
+
+    @property
+    def expected_wait(self) -> float:
+        """Seconds until a newcomer has a slot, by the mean duration of recent holders."""
+        if not self._semaphore.locked():
+            return 0.0
+        return (self._waiting + 1) * self._mean_seconds / self._size
+
+    async def take(self, *, within: float) -> None:
+        """Wait for a slot, at most ``within`` seconds.
+
+        Raises:
+            NoSlotError: The queue is longer than that (at once), or was.
+        """
+        expected = self.expected_wait
+        if expected > within:
+            raise NoSlotError(expected)
+        if not self._semaphore.locked():
+            await self._semaphore.acquire()
+            return
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(within):
+                await self._semaphore.acquire()
+        except TimeoutError:
+            raise NoSlotError(self.expected_wait) from None
+        finally:
+            self._waiting -= 1
+
+    def give_back(self, seconds: float) -> None:
+        """Free a slot that was held for ``seconds``."""
+        share = RECENT_SHARE if self._mean_seconds else 1.0
+        self._mean_seconds += share * (seconds - self._mean_seconds)
+        self._semaphore.release()
