@@ -380,9 +380,11 @@ class ScriptedEndpoint:
         body = await _body(receive)
         if body is None:
             return
-        call = _parsed(path, body, scope["headers"])
+        kind = _kind(path)
+        call = None if kind is None else _parsed(kind, body, scope["headers"])
         if call is None:
-            await _send(send, 404 if body else 400, b'{"error": {"message": "no such call"}}')
+            status = 404 if kind is None else 400
+            await _send(send, status, b'{"error": {"message": "no such call"}}')
             return
         self._calls.append(call)
         self._count += 1
@@ -514,14 +516,13 @@ async def _body(receive: Receive) -> bytes | None:
             return b"".join(parts)
 
 
-def _parsed(path: str, body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> ChatCall | None:
-    kind: Kind
+def _kind(path: str) -> Kind | None:
     if path.endswith("/chat/completions"):
-        kind = "chat"
-    elif path.endswith("/embeddings"):
-        kind = "embeddings"
-    else:
-        return None
+        return "chat"
+    return "embeddings" if path.endswith("/embeddings") else None
+
+
+def _parsed(kind: Kind, body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> ChatCall | None:
     try:
         value = json.loads(body)
     except ValueError:
