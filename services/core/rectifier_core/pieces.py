@@ -59,7 +59,7 @@ def _parts(text: str, longest: int) -> list[str]:
 
 def _border(text: str, start: int, even: int, longest: int) -> int:
     """Return where the part from ``start`` ends: the best border around ``even`` characters on."""
-    earliest, latest = start + even * 3 // 4, start + longest
+    earliest, latest = start + even * 3 // 4, start + min(longest, even * 5 // 4)
     for borders in _BORDERS:
         ends = [text.rfind(border, earliest, latest) + len(border) for border in borders]
         end = max(ends)
