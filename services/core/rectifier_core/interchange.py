@@ -72,7 +72,7 @@ class Refused:
 
 
 class Reader:
-    """Reads one file's lines in order, and knows what it has read already."""
+    """Reads one file's lines in order; of those read it keeps the ids and no text."""
 
     def __init__(
         self, *, pool: str, tenant: str, source: str, present: Container[str] = frozenset()
@@ -444,7 +444,7 @@ def _provenance(row: Mapping[str, Any], source: str, origin: str) -> str:
     given = row.get("source")
     if isinstance(given, str):
         return _text(row, "source")
-    repository = _object(given or {}, "source").get("repo")
+    repository = None if given is None else _object(given, "source").get("repo")
     word = f"{source}:{origin}" if _ORIGIN.fullmatch(origin) else source
     if isinstance(repository, str) and _REPOSITORY.fullmatch(repository):
         word = f"{word}@{repository}"
