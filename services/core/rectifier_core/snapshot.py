@@ -33,6 +33,7 @@ DEPTH = 256  # how far down a ranking an indicator still scores; a long tail onl
 # Saturates early and hardly favours short texts: indicators are short and repeat themselves.
 BM25_K1, BM25_B = 0.9, 0.4
 DECIMALS = 6  # of a cosine; what differs below is rounding, and equal texts must tie
+NOWHERE = np.float32(-np.inf)  # the score of what a ranking does not hold
 
 Rows = NDArray[np.intp]
 Scores = NDArray[np.float32]
@@ -154,9 +155,7 @@ class Snapshot:
         if not rows.size:
             return []
         scores = _scores(shelf, rows, vectors, text, ranking, depth=max(DEPTH, limit))
-        found = [
-            shelf.hit(rows[place], float(scores[place])) for place in _at_least_best(scores, limit)
-        ]
+        found = [shelf.hit(rows[place], float(scores[place])) for place in _best(scores, limit)]
         return sorted(found, key=lambda hit: (-hit.score, hit.indicator.id))[:limit]
 
     def sample(
@@ -243,21 +242,21 @@ class _Shelf:
         return Hit(self.indicators[row], score, self.definition[row])
 
     def word_scores(self, text: str, rows: Rows) -> Scores:
-        """Return BM25 of ``text`` for each of ``rows``, 0 where no word is shared.
+        """Return BM25 of ``text`` for each of ``rows``, `NOWHERE` where no word is shared.
 
         Each word of the query counts once: what an agent repeats is its notation, not its subject.
         """
         if self._words is None:
-            return np.zeros(rows.size, dtype=np.float32)
+            return np.full(rows.size, NOWHERE)
         ids = self._words.get_tokens_ids(list(dict.fromkeys(words(text))))
-        scores = self._words.get_scores_from_ids(ids)
-        return np.asarray(scores, dtype=np.float32)[rows]
+        scores = np.asarray(self._words.get_scores_from_ids(ids), dtype=np.float32)[rows]
+        return np.where(scores > 0, scores, NOWHERE)
 
 
 def _scores(
     shelf: _Shelf, rows: Rows, vectors: Vectors | None, text: str, ranking: Ranking, *, depth: int
 ) -> Scores:
-    """Return one score for each of ``rows``; 0 where no ranking holds the indicator."""
+    """Return one score for each of ``rows``, `NOWHERE` for what is not found at all."""
     queries = np.empty((0, 0), dtype=np.float32) if vectors is None else np.atleast_2d(vectors)
     if ranking == "words" or not len(queries):
         return shelf.word_scores(text, rows)
@@ -267,7 +266,7 @@ def _scores(
     by_definition = _cosines(shelf.definition, rows, queries)
     fused = TRIGGER_WEIGHT * _reciprocal(by_trigger, depth) + _reciprocal(by_definition, depth)
     if ranking == "hybrid":
-        fused += _reciprocal(shelf.word_scores(text, rows)[None, :], depth, floor=0.0)
+        fused += _reciprocal(shelf.word_scores(text, rows)[None], depth)
     return fused
 
 
@@ -282,27 +281,25 @@ def _cosines(matrix: Vectors, rows: Rows, queries: Vectors) -> Scores:
     return np.round(cosines, DECIMALS)
 
 
-def _reciprocal(lines: Scores, depth: int, *, floor: float = -np.inf) -> Scores:
+def _reciprocal(lines: Scores, depth: int) -> Scores:
     """Return 1 / (k + rank) for each column, its best rank over the lines; 0 beyond ``depth``.
 
-    Equal scores rank in the order of their columns; scores at or below ``floor`` have no rank.
+    Equal scores rank in the order of their columns.
     """
-    best = np.full(lines.shape[1], np.inf, dtype=np.float32)
+    ranks = np.full(lines.shape[1], np.inf, dtype=np.float32)
     for scores in lines:
-        places = _at_least_best(scores, depth)
-        places = places[scores[places] > floor]
+        places = _best(scores, depth)
         ordered = places[np.argsort(-scores[places], kind="stable")]
-        ranks = np.arange(1, ordered.size + 1, dtype=np.float32)
-        best[ordered] = np.minimum(best[ordered], ranks)
-    return np.asarray(1 / (RRF_K + best), dtype=np.float32)
+        ranks[ordered] = np.minimum(ranks[ordered], np.arange(1, ordered.size + 1))
+    return np.asarray(1 / (RRF_K + ranks), dtype=np.float32)
 
 
-def _at_least_best(scores: Scores, count: int) -> Rows:
+def _best(scores: Scores, count: int) -> Rows:
     """Return, ascending, the places of the ``count`` best scores and of all that tie the last."""
-    if scores.size <= count:
-        return np.arange(scores.size)
-    least = np.partition(scores, scores.size - count)[scores.size - count]
-    return np.flatnonzero(scores >= least)
+    least = NOWHERE
+    if scores.size > count:
+        least = np.partition(scores, scores.size - count)[scores.size - count]
+    return np.flatnonzero((scores >= least) & (scores > NOWHERE))
 
 
 def _scaled(scores: NDArray[np.float64]) -> NDArray[np.float64]:
