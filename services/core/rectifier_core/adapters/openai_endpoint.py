@@ -25,7 +25,7 @@ from rectifier_core.adapters.pooled_client import AnswerTooLongError, PooledClie
 from rectifier_core.breaker import Breaker, RetryBudget
 from rectifier_core.chat import CallOutcome
 from rectifier_core.deadline import Deadline
-from rectifier_core.errors import ChatError, DeadlineError, InputError
+from rectifier_core.errors import DeadlineError, InputError
 from rectifier_core.slots import NoSlotError, Slots
 
 LONGEST_ANSWER = 4 * 2**20  # bytes
@@ -167,13 +167,10 @@ class OpenAiEndpoint:
             deadline: Bounds the wait for a slot and the request.
             tell: Is told how the request ended, and its seconds, where it was sent.
             is_retry: True for a repeated request: it pays nothing into the retry budget.
-
-        Raises:
-            ChatError: The endpoint is not open.
         """
         client = self._client
         if client is None:
-            raise ChatError("the chat endpoint is not open", calls=0)
+            return Failure("failed", "the chat endpoint is not open", was_sent=False)
         if wait := self._breaker.refuses_for:
             return _resting(wait)
         try:

@@ -100,10 +100,11 @@ class PooledClient(httpx2.AsyncClient):
 
     async def aclose(self) -> None:
         """Close the connections."""
+        # First, or a request that waited would open another session meanwhile.
+        await super().aclose()
         session, self._session = self._session, None
         if session is not None:
             await session.close()
-        await super().aclose()
 
     def _open_session(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(

@@ -251,7 +251,6 @@ class ScriptedEndpoint:
         self._count = 0
         self._changed = threading.Condition()
         self._waits_for_change = 0
-        self._cuts: set[Callable[[], None]] = set()
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
@@ -355,23 +354,10 @@ class ScriptedEndpoint:
             access_log=False,
             server_header=False,
             date_header=False,
-            timeout_graceful_shutdown=1,
         )
-        return _Server(config, self._cuts)
+        return _Server(config)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        cut = scope["extensions"][CUT]
-        self._cuts.add(cut)
-        try:
-            await self._answer_http(scope, receive, send, cut)
-        finally:
-            self._cuts.discard(cut)
-
-    async def _answer_http(
-        self, scope: Scope, receive: Receive, send: Send, cut: Callable[[], None]
-    ) -> None:
         path = scope["path"]
         if path == HEALTH_PATH:
             state = {"calls": self._count, "modelled_seconds": self.modelled_seconds}
@@ -390,7 +376,7 @@ class ScriptedEndpoint:
         self._count += 1
         self._tell()
         try:
-            await self._reply(call, receive, send, cut)
+            await self._reply(call, receive, send, scope["extensions"][CUT])
         finally:
             call.is_done = True
             self._tell()
@@ -473,29 +459,39 @@ class _CuttableProtocol(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, cuts: set[Callable[[], None]]) -> None:
+    # uvicorn polls for its end and lets requests finish; a test wants neither.
+
+    def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.is_ready = threading.Event()
-        self._cuts = cuts
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         self.is_ready.set()
 
+    async def main_loop(self) -> None:
+        await self._stopped.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        if self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=STOP_TIMEOUT_S / 2)
+
     def stop_soon(self) -> None:
-        self.should_exit = True
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._cut_all)
+            self._loop.call_soon_threadsafe(self._stopped.set)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
-        self._cut_all()
-
-    def _cut_all(self) -> None:
-        for cut in list(self._cuts):
-            cut()
+        self.stop_soon()
 
 
 def _script(given: Script | Reply | str | None) -> Script:
