@@ -1,6 +1,5 @@
 """Embedding endpoints, embedded indicators and stored vectors for tests."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 from aiohttp import web
 
-from rectifier_core.adapters.minilm import MiniLmEmbedder
 from rectifier_core.embedding import Embedder, Vectors
 from rectifier_core.indicator import Indicator, IndicatorId
 from rectifier_core.store import StoredIndicator
@@ -91,13 +89,3 @@ async def stored(indicators: Sequence[Indicator], embedder: Embedder) -> list[St
         StoredIndicator(one, trigger, definition)
         for one, trigger, definition in zip(indicators, triggers, definitions, strict=True)
     ]
-
-
-def embedded(indicators: Sequence[Indicator]) -> list[StoredIndicator]:
-    """Return the indicators with vectors of the packaged model, outside any loop."""
-
-    async def embed() -> list[StoredIndicator]:
-        async with MiniLmEmbedder() as embedder:
-            return await stored(indicators, embedder)
-
-    return asyncio.run(embed())
