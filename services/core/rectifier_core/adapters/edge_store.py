@@ -192,10 +192,9 @@ class EdgeStore:
         """Close the engine and give the folder free."""
         thread, self._thread = self._thread, None
         if thread is not None:
+            loop = asyncio.get_running_loop()
             try:
-                await asyncio.shield(
-                    asyncio.get_running_loop().run_in_executor(thread, self._close)
-                )
+                await asyncio.shield(loop.run_in_executor(thread, _translated, self._close))
             finally:
                 thread.shutdown(wait=False)
 

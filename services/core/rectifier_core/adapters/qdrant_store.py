@@ -209,7 +209,7 @@ class QdrantStore:
                 query=definition.tolist(),
                 using="definition",
                 query_filter=_filter(tenant=tenant, pool=pool, statuses=statuses),
-                search_params=models.SearchParams(exact=True),
+                search_params=None if self._url == MEMORY else models.SearchParams(exact=True),
                 limit=limit,
                 with_payload=True,
             )

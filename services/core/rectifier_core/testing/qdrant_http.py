@@ -204,7 +204,8 @@ class QdrantHttp:
         if name in self._collections or name in self._aliases:
             raise RefusedError(409, f"Wrong input: Collection `{name}` already exists!")
         vectors = {key: _vector_params(params) for key, params in body["vectors"].items()}
-        shard = edge.EdgeShard.create(str(self._folder / name), edge.EdgeConfig(vectors=vectors))
+        config = edge.EdgeConfig(vectors=vectors, wal_enabled=False)  # nothing is to last
+        shard = edge.EdgeShard.create(str(self._folder / name), config)
         self._collections[name] = Collection(shard, body["vectors"], body.get("metadata"))
         return True
 
