@@ -72,8 +72,8 @@ class ChatReply:
     """What came back.
 
     Attributes:
-        text: The content, without a separate reasoning field; may be empty.
-        is_cut: The endpoint stopped at the token limit.
+        text: The content, encodable; empty where the model put all into a separate reasoning field.
+        is_cut: The reply is not whole: it ended at the token limit, or in a way that is unknown.
         is_refused: The model declined, or a content filter answered for it.
         model: The model that the endpoint says it used.
         usage: Cost, over all requests that were sent.

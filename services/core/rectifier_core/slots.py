@@ -6,7 +6,7 @@ RECENT_SHARE = 0.2  # weight of the newest call in the mean duration
 
 
 class NoSlotError(Exception):
-    """No slot became free in time.
+    """No slot will be free in time.
 
     Attributes:
         wait: Seconds after which one is expected.
@@ -42,7 +42,8 @@ class Slots:
         """Wait for a slot, at most ``within`` seconds.
 
         Raises:
-            NoSlotError: The queue is longer than that (at once), or was.
+            NoSlotError: The queue is longer than that; told at once.
+            TimeoutError: It turned out to be.
         """
         expected = self.expected_wait
         if expected > within:
@@ -54,8 +55,6 @@ class Slots:
         try:
             async with asyncio.timeout(within):
                 await self._semaphore.acquire()
-        except TimeoutError:
-            raise NoSlotError(self.expected_wait) from None
         finally:
             self._waiting -= 1
 

@@ -177,7 +177,7 @@ class OpenAiEndpoint:
             await self._slots.take(within=deadline.left())
         except NoSlotError as exc:
             return Failure("limited", BUSY, was_sent=False, retry_after=exc.wait)
-        except DeadlineError as exc:
+        except (TimeoutError, DeadlineError) as exc:
             return Failure("timeout", LATE, was_sent=False, cause=exc)
         started = time.monotonic()
         try:
@@ -269,7 +269,13 @@ def _checked_url(base_url: str) -> str:
         url = httpx2.URL(base_url)
     except httpx2.InvalidURL as exc:
         raise InputError("the chat endpoint's base URL is no URL") from exc
-    if url.scheme not in {"http", "https"} or not url.host or url.query or url.fragment:
+    if (
+        url.scheme not in {"http", "https"}
+        or not url.host
+        or url.query
+        or url.fragment
+        or url.userinfo
+    ):
         raise InputError("the chat endpoint's base URL is no plain http or https URL")
     return base_url.rstrip("/")
 
