@@ -16,6 +16,7 @@ import threading
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -58,6 +59,14 @@ class Played:
     attempts: list[Json] = field(default_factory=list)
     retained: list[str] = field(default_factory=list)
     finished: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Started:
+    """A process of the demo, and the lines that it writes; None at their end."""
+
+    pid: int
+    lines: "queue.Queue[str | None]"
 
 
 CHECKS_SCENE = Scene(
@@ -229,29 +238,27 @@ def service(environment: Mapping[str, str]) -> Iterator[str]:
     """Run the service with an empty data folder; yield its address."""
     with tempfile.TemporaryDirectory(prefix="rectifier-demo-") as folder:
         command = [sys.executable, "-m", "rectifier", "serve", "--port", "0", "--data-dir", folder]
-        with process(command, environment) as lines:
-            yield first(lines, "url")
+        with process(command, environment) as started:
+            yield first(started, "url")
 
 
 @contextlib.contextmanager
 def scripted_judge() -> Iterator[dict[str, str]]:
     """Run the scripted endpoint; yield the settings that make it the judge."""
     command = [sys.executable, "-m", "examples.scripted_judge"]
-    with process(command, {}) as lines:
+    with process(command, {}) as started:
         yield {
-            "OPENAI_BASE_URL": first(lines, "base_url"),
+            "OPENAI_BASE_URL": first(started, "base_url"),
             "OPENAI_API_KEY": "scripted",
             "RECTIFIER_JUDGE_MODEL": "scripted-judge",
         }
 
 
 @contextlib.contextmanager
-def process(
-    command: Sequence[str], environment: Mapping[str, str]
-) -> Iterator["queue.Queue[str | None]"]:
+def process(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[Started]:
     """Run a process that writes JSON lines; stop it by its pid at the end."""
     lines: queue.Queue[str | None] = queue.Queue()
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    root = Path(__file__).resolve().parents[1]
     with subprocess.Popen(  # noqa: S603 - our own command
         command,
         stdout=subprocess.PIPE,
@@ -261,15 +268,14 @@ def process(
     ) as started:
 
         def read() -> None:
-            assert started.stdout is not None
-            for line in started.stdout:
+            for line in started.stdout or ():
                 lines.put(line)
             lines.put(None)
 
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
         try:
-            yield lines
+            yield Started(started.pid, lines)
         finally:
             started.terminate()
             try:
@@ -279,9 +285,9 @@ def process(
             reader.join(STOP_TIMEOUT_S)
 
 
-def first(lines: "queue.Queue[str | None]", key: str) -> str:
+def first(started: Started, key: str) -> str:
     """Return the first value of ``key`` in the process's JSON lines."""
-    while (line := lines.get(timeout=START_TIMEOUT_S)) is not None:
+    while (line := started.lines.get(timeout=START_TIMEOUT_S)) is not None:
         with contextlib.suppress(json.JSONDecodeError):
             found = json.loads(line)
             if isinstance(found, dict) and isinstance(found.get(key), str):

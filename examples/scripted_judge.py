@@ -44,7 +44,9 @@ def judge(call: ChatCall) -> Reply:
     message = call.user.rsplit("DATA-", 2)[-2] if "DATA-" in call.user else call.user
     for words, fitting, evidence, correction, impact in OBJECTIONS:
         if words in message:
-            number = next((n for n, name in names.items() if fitting in name), max(names, default=1))
+            number = next(
+                (n for n, name in names.items() if fitting in name), max(names, default=1)
+            )
             accusation = {
                 "id": number,
                 "evidence": evidence,

@@ -1,5 +1,7 @@
-"""The command line: ``rectifier serve`` and the tools beside it. Exit statuses: 0 done, 1 done in
-part (the refused lines are listed), 2 could not be done."""
+"""The command line.
+
+Exit statuses: 0 done, 1 done in part (what was refused is listed), 2 could not be done.
+"""
 
 from rectifier.cli import app
 

@@ -312,9 +312,7 @@ class Auditor:
         found = _Found(hits, query=query.text, usage=query.usage, degraded=tuple(degraded))
         return await self._lined_up(case, text, found, general, clock, deadline)
 
-    async def _query(
-        self, case: Case, text: str, clock: _Clock, deadline: Deadline
-    ) -> _Query:
+    async def _query(self, case: Case, text: str, clock: _Clock, deadline: Deadline) -> _Query:
         if case.policy.query == "keywords" and self._judge is not None:
             with clock.stage("keywords"):
                 made = await self._judge.keywords(_question(case, text), deadline=deadline)
@@ -438,7 +436,7 @@ class Auditor:
         feedback_text: str | None,
         pass_rate: float | None = None,
         findings: tuple[Finding, ...] = (),
-        found: _Found = _Found(),  # noqa: B008 - frozen and empty
+        found: _Found = _Found(),
         judgement: Judgement = Judgement(),  # noqa: B008 - frozen and empty
         active: tuple[str, ...] = (),
         degraded: tuple[Degraded, ...] = (),
@@ -469,14 +467,10 @@ class Auditor:
 
 
 async def _checked(text: str, case: Case) -> CheckResult:
-    arguments = {
-        "task": case.task,
-        "context": case.context,
-        "message_schema": case.message_schema,
-    }
-    if len(text) <= INLINE_CHECK_CHARS:
-        return check(text, **arguments)
-    return await asyncio.to_thread(check, text, **arguments)
+    def checked() -> CheckResult:
+        return check(text, task=case.task, context=case.context, message_schema=case.message_schema)
+
+    return checked() if len(text) <= INLINE_CHECK_CHARS else await asyncio.to_thread(checked)
 
 
 async def _searched(

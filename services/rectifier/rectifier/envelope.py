@@ -54,7 +54,9 @@ class Envelope:
                 "request_failed",
                 request_id=request_id,
                 kind=type(error).__name__,
-                frames=[f"{f.filename}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)][-6:],
+                frames=[
+                    f"{f.filename}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)
+                ][-6:],
             )
             if not status:
                 failure = problem(request_id, 500, "internal-error", "the service failed")

@@ -4,20 +4,25 @@ import logging
 import sys
 
 import structlog
+from structlog.typing import Processor
 
 
 def configure(level: str) -> None:
     """Send every log line, also those of libraries, through one renderer."""
-    shared = [
+    shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     is_terminal = sys.stdout.isatty()
-    renderer = structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
+    renderer = (
+        structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
+    )
     structlog.configure(
         processors=[*shared, structlog.processors.dict_tracebacks, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[level.upper()]
+        ),
         logger_factory=structlog.PrintLoggerFactory(sys.stdout),
         cache_logger_on_first_use=True,
     )

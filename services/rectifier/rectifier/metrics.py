@@ -83,9 +83,7 @@ class Metrics:
         }
         self._degraded = {cause: degraded.labels(cause) for cause in Degraded}
         self._stages = {stage: stages.labels(stage) for stage in STAGES}
-        self._tokens = {
-            kind: tokens.labels(kind) for kind in ("prompt", "cached", "completion")
-        }
+        self._tokens = {kind: tokens.labels(kind) for kind in ("prompt", "cached", "completion")}
 
     def request(self, method: str, status: int, seconds: float) -> None:
         """Count one HTTP request; status 0 where the client left before an answer."""

@@ -107,18 +107,13 @@ def request_id(request: Request) -> str:
 
 
 async def _rectifier_error(request: Request, error: Exception) -> Response:
-    for kind, status, slug in STATUS:
-        if isinstance(error, kind):
-            break
-    else:
-        raise error
+    known = ((status, slug) for kind, status, slug in STATUS if isinstance(error, kind))
+    status, slug = next(known, (500, "internal-error"))
     if isinstance(error, ConflictError):
         slug = error.kind.replace("_", "-")
     headers = {}
     if isinstance(error, UnavailableError):
-        log.warning(
-            "dependency_failed", kind=type(error).__name__, request_id=request_id(request)
-        )
+        log.warning("dependency_failed", kind=type(error).__name__, request_id=request_id(request))
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             headers["Retry-After"] = str(round(error.retry_after or DEFAULT_RETRY_AFTER_S) or 1)
     field = error.field if isinstance(error, InputError) else None

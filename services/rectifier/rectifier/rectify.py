@@ -7,7 +7,6 @@ from pydantic import TypeAdapter
 
 from rectifier.audit import Audit, Auditor, Case
 from rectifier.decision import Decision, Ruling, decide
-from rectifier.feedback import NO_PROGRESS_FEEDBACK
 from rectifier.metrics import Metrics
 from rectifier.runs import Answered, Claim, MessageRef, RunCounts, Runs
 from rectifier.verdict import Reason
@@ -41,6 +40,10 @@ class RectifyAnswer:
     audit: Audit
     run: RunCounts | None = None
 
+
+NO_PROGRESS_FEEDBACK = (
+    "The text did not change after the feedback, so its objections stand and the message is pruned."
+)
 
 ANSWER: TypeAdapter[RectifyAnswer] = TypeAdapter(RectifyAnswer)
 AUDIT: TypeAdapter[Audit] = TypeAdapter(Audit)
@@ -92,6 +95,7 @@ class Gatekeeper:
             attempt=turn.attempt,
             task_hash=hashlib.sha256(turn.case.task.encode()).hexdigest(),
             fallback_of=turn.fallback_of,
+            pool=",".join(turn.case.pools or ()),
             deadline=deadline,
         )
         if isinstance(claim, Answered):
@@ -185,5 +189,3 @@ def _answer(turn: Turn, audit: Audit, ruling: Ruling, attempt: int) -> RectifyAn
 def _retries_left(turn: Turn, ruling: Ruling, attempt: int) -> int:
     is_open = ruling.decision is Decision.RETRY
     return max(turn.case.policy.max_retries - attempt, 0) if is_open else 0
-
-

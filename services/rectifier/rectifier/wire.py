@@ -9,8 +9,9 @@ from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StrictBool
 
 from rectifier.policy import AuditMode, OnIndeterminate, PolicyMode, Query, Retrieval, Select
-from rectifier_core.indicator import POOL_NAME
+from rectifier_core.indicator import POOL_NAME, Mode, Status
 from rectifier_core.message import Message, ToolCall
+from rectifier_core.snapshot import Ranking
 
 KIB = 1024
 MAX_BODY_BYTES = 1024 * KIB
@@ -135,9 +136,9 @@ class AuditRequest(Strict):
     """Q, the question or goal of the run."""
     message: MessageIn
     """The output to audit."""
-    context: Annotated[list[ContextMessage | MessageText], Field(max_length=MAX_CONTEXT_MESSAGES)] = (
-        Field(default_factory=list)
-    )
+    context: Annotated[
+        list[ContextMessage | MessageText], Field(max_length=MAX_CONTEXT_MESSAGES)
+    ] = Field(default_factory=list)
     """Earlier messages, newest last."""
     message_schema: dict[str, JsonValue] | None = None
     """A JSON Schema that the content must satisfy."""
@@ -191,22 +192,74 @@ class OutcomeRequest(Strict):
     """The reference; decides alone only where both are plain numbers. Never shown to a judge."""
 
 
+class ExampleIn(Strict):
+    """A tiny message that shows the error, or that must not be taken for it."""
+
+    task: TaskText
+    """What the agents were asked."""
+    message: MessageText
+    """What the agent wrote."""
+    violated: bool
+    """True where the message shows the error."""
+
+
+class IndicatorIn(Strict):
+    """An indicator to write."""
+
+    name: Name
+    """Short name; names may repeat."""
+    definition: MessageText
+    """What goes wrong."""
+    trigger_condition: MessageText = ""
+    """When to look for it; empty: the definition serves."""
+    risk_alert: MessageText = ""
+    """What to check."""
+    examples: Annotated[list[ExampleIn], Field(max_length=20)] = Field(default_factory=list)
+    """Tiny messages that show the error or must not be taken for it."""
+    status: Annotated[Status, Field(strict=False)] = Status.ACTIVE
+    """Only active ones are retrieved by audits."""
+    mode: Annotated[Mode, Field(strict=False)] = Mode.ENFORCE
+    """Whether a violation counts or is only recorded."""
+    licence: Name | None = None
+    """SPDX expression of its text."""
+
+
+class IndicatorPatch(Strict):
+    """What of an indicator is to be set."""
+
+    status: Annotated[Status, Field(strict=False)] | None = None
+    """Only active ones are retrieved by audits."""
+    mode: Annotated[Mode, Field(strict=False)] | None = None
+    """Whether a violation counts or is only recorded."""
+
+
+class SearchRequest(Strict):
+    """What to search for."""
+
+    q: Annotated[MessageText, Field(min_length=1)]
+    """A text: a message, a task, or words."""
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+    """Hits at most."""
+    by: Ranking = "hybrid"
+    """As audits search, or by one ranking alone."""
+
+
 class StrictRoute(APIRoute):
     """A route whose JSON body is read strictly: one value, no repeated key, no NaN, bounded depth."""
 
     # FastAPI types the handler with the framework's own aliases; the signature is its hook.
-    def get_route_handler(self) -> Any:  # noqa: ANN401
+    def get_route_handler(self) -> Any:
         """Return the handler, given a request that reads strictly."""
         handler = super().get_route_handler()
 
-        async def strict(request: Request) -> Any:  # noqa: ANN401 - the response of any route
+        async def strict(request: Request) -> Any:
             return await handler(_StrictRequest(request.scope, request.receive))
 
         return strict
 
 
 class _StrictRequest(Request):
-    async def json(self) -> Any:  # noqa: ANN401 - JSON is untyped until the model has seen it
+    async def json(self) -> Any:
         try:
             return json.loads(
                 await self.body(), object_pairs_hook=_unique, parse_constant=_refuse_constant
@@ -227,7 +280,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refuse_constant(name: str) -> Literal[0]:
+def _refuse_constant(_: str) -> Literal[0]:
     raise ValueError("NaN and Infinity are not JSON")
 
 

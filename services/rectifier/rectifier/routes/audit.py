@@ -33,7 +33,9 @@ async def audit(
 ) -> Response:
     """Judge one message against the indicators that fit it. Nothing is kept."""
     deadline = Deadline.after(body.deadline_ms / 1000)
-    found = await until_hang_up(request, parts.auditor.audit(case_of(body, parts), deadline=deadline))
+    found = await until_hang_up(
+        request, parts.auditor.audit(case_of(body, parts), deadline=deadline)
+    )
     parts.metrics.audit(found)
     return Response(AUDIT.dump_json(found), media_type="application/json")
 

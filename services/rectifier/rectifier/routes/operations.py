@@ -50,9 +50,7 @@ async def livez() -> str:
 async def readyz(parts: PartsOf) -> Response:
     """Ask every dependency; 503 where one that is required does not answer."""
     names = ("store", "redis")
-    results = await asyncio.gather(
-        _asked(parts.store.check()), _asked(parts.runs.check())
-    )
+    results = await asyncio.gather(_asked(parts.store.check()), _asked(parts.runs.check()))
     dependencies = dict(zip(names, results, strict=True))
     is_ready = all(state == "ok" for state in results)
     body = {

@@ -42,9 +42,21 @@ async def rectify(
     """Gate one message: pass it on, let the agent try again with feedback, or prune it."""
     deadline = Deadline.after(body.deadline_ms / 1000)
     turn = turn_of(body, parts)
-    answer = await until_hang_up(
-        request, parts.gatekeeper.rectify(turn, deadline=deadline)
-    )
+
+    async def gate() -> bytes:
+        return await parts.gatekeeper.rectify(turn, deadline=deadline)
+
+    if idempotency_key is None:
+        answer = await until_hang_up(request, gate())
+    else:
+        once = parts.idempotency.once(
+            gate,
+            scope=(turn.case.tenant, "/rectify", body.run_id or ""),
+            key=idempotency_key,
+            body=await request.body(),
+            deadline=deadline,
+        )
+        answer = await until_hang_up(request, once)
     return Response(answer, media_type="application/json")
 
 
