@@ -117,6 +117,19 @@ async def test_nothing_is_sent_that_the_environment_holds(
     assert endpoint.calls[0].headers["authorization"] == "Bearer none"
 
 
+async def test_proxy_of_the_environment_is_used(
+    endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", endpoint.base_url.removesuffix("/v1"))
+    monkeypatch.setenv("no_proxy", "near.invalid")
+    async with OpenAiEndpoint("http://judge.invalid/v1", SecretStr(KEY)) as opened:
+        await OpenAiChat(opened, "m").complete(question(), deadline=soon())
+    assert endpoint.calls[0].headers["host"] == "judge.invalid"
+    async with OpenAiEndpoint("http://near.invalid/v1", None) as opened:
+        with pytest.raises(ChatError, match="cannot be reached"):
+            await OpenAiChat(opened, "m").complete(question(max_calls=1), deadline=soon())
+
+
 async def test_prompt_of_over_a_mebibyte_is_sent_whole(
     endpoint: ScriptedEndpoint, chat: OpenAiChat
 ) -> None:

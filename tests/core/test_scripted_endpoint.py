@@ -262,6 +262,14 @@ def test_stop_does_not_wait_for_what_hangs() -> None:
     assert process.wait(10) != 0
 
 
+def test_script_that_fails_is_heard_of() -> None:
+    def script(call: ChatCall) -> Reply:
+        raise AssertionError(f"{call.model} was not expected")
+
+    with pytest.raises(AssertionError, match="m was not expected"), ScriptedEndpoint(script) as it:
+        assert chat(it).status_code == 500
+
+
 def test_rules_answer_in_order_and_run_out() -> None:
     script = read_rules(
         json.dumps(

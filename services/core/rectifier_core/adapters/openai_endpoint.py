@@ -34,7 +34,6 @@ CONCURRENCY = 32
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
 TRANSIENT = frozenset({408, 429, 500, 502, 503, 504, 529})
-LIMITED = frozenset({429, 503})
 SPENT_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 
 T = TypeVar("T")
@@ -308,15 +307,14 @@ def _from_status(error: APIStatusError) -> Failure:
         and headers.get("x-should-retry") != "false"
         and explanation.code not in SPENT_CODES
     )
-    outcome: CallOutcome = (
-        "limited" if status in LIMITED else "failed" if status >= 500 else "refused"
-    )
+    wait = seconds_to_wait(headers) if is_transient else None
+    outcome: CallOutcome = "failed" if status >= 500 else "refused"
     return Failure(
-        outcome,
+        "limited" if status == 429 or wait is not None else outcome,
         f"the chat endpoint answered {status}",
         may_pass=is_transient,
         is_blamed=status != 429,
-        retry_after=seconds_to_wait(headers) if is_transient else None,
+        retry_after=wait,
         status=status,
         explanation=explanation,
     )

@@ -251,6 +251,7 @@ class ScriptedEndpoint:
         self._count = 0
         self._changed = threading.Condition()
         self._waits_for_change = 0
+        self._script_error: BaseException | None = None
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
@@ -302,7 +303,11 @@ class ScriptedEndpoint:
             raise RuntimeError("the scripted endpoint did not start")
 
     def stop(self) -> None:
-        """Cut every connection and stop serving."""
+        """Cut every connection and stop serving.
+
+        Raises:
+            BaseException: What the script raised; the client was answered 500.
+        """
         server, thread = self._server, self._thread
         self._server = self._thread = None
         if server is None or thread is None:
@@ -311,6 +316,9 @@ class ScriptedEndpoint:
         thread.join(STOP_TIMEOUT_S)
         if thread.is_alive():
             raise RuntimeError("the scripted endpoint did not stop")
+        error, self._script_error = self._script_error, None
+        if error is not None:
+            raise error
 
     def serve(self, announce: Callable[[str], None]) -> None:
         """Serve in this thread until SIGTERM or SIGINT; ``announce`` gets the base URL first."""
@@ -414,7 +422,12 @@ class ScriptedEndpoint:
         try:
             return self._queue.popleft()
         except IndexError:
+            pass
+        try:
             return self._script(call)
+        except BaseException as exc:
+            self._script_error = exc
+            raise
 
     def _refusal(self, call: ChatCall) -> Reply | None:
         if not self.refuses:
