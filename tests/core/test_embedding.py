@@ -120,6 +120,14 @@ async def test_embedder_that_is_not_open_says_so() -> None:
     await embedder.close()
 
 
+async def test_call_under_way_ends_with_an_error_when_the_model_is_closed() -> None:
+    async with MiniLmEmbedder() as embedder:
+        long = asyncio.create_task(embedder.embed(["word " * 300] * 40))
+        await embedder.embed(["short"])
+    with pytest.raises(EmbeddingError):
+        await asyncio.wait_for(long, timeout=30)
+
+
 async def test_packaged_model_opens_again_after_it_was_closed() -> None:
     embedder = MiniLmEmbedder()
     for _ in range(2):

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-LONGEST = 600  # characters: of mathematics, at 2.6 a token, what a window of 256 tokens holds
-EDGE = 4  # pieces kept at either end of a long text, and as many between
+LONGEST = 500  # characters: finds more than 300 or 800 do (tests/core/test_retrieval_recall.py)
+EDGE = 4  # parts kept at either end of a long text, and as many between
 MOST = 3 * EDGE
 
 # From the border that parts ideas best to the one that parts them worst.

