@@ -23,7 +23,11 @@ class Settings(BaseSettings):
     """Everything that a deployment can set. Nothing set is the embedded default."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, frozen=True, use_attribute_docstrings=True, env_ignore_empty=True
+        env_prefix=PREFIX,
+        frozen=True,
+        use_attribute_docstrings=True,
+        env_ignore_empty=True,
+        populate_by_name=True,
     )
 
     host: str = "127.0.0.1"

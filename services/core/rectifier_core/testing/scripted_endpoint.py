@@ -269,6 +269,10 @@ class ScriptedEndpoint:
         """Answer the next requests with these, one each, before the script is asked again."""
         self._queue.extend(reply if isinstance(reply, Reply) else Reply(reply) for reply in replies)
 
+    def script(self, script: Script | Reply | str | None) -> None:
+        """Answer by this script from now on, as the one that was given at first."""
+        self._script = _script(script)
+
     def wait_until(
         self, condition: Callable[["ScriptedEndpoint"], bool], *, timeout: float = 5.0
     ) -> bool:
