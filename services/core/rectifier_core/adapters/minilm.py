@@ -48,7 +48,7 @@ class MiniLmEmbedder:
         return DIMENSION
 
     async def open(self) -> None:
-        """Load the model and its vocabulary off the loop; about 0.3 s.
+        """Load the model and its vocabulary off the loop; about a second and 185 MB.
 
         Raises:
             EmbeddingError: The extra is not installed, or the model cannot be loaded.
