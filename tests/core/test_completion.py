@@ -20,10 +20,27 @@ ANY_LEAF = (
     | st.sampled_from(["text", "refusal", "length", "stop", "content_filter"])
 )
 NAMES = st.sampled_from(
-    (
-        "choices message content finish_reason refusal usage prompt_tokens completion_tokens "
-        "prompt_tokens_details cached_tokens model type text error param code detail loc msg"
-    ).split()
+    [
+        "choices",
+        "message",
+        "content",
+        "finish_reason",
+        "refusal",
+        "usage",
+        "prompt_tokens",
+        "completion_tokens",
+        "prompt_tokens_details",
+        "cached_tokens",
+        "model",
+        "type",
+        "text",
+        "error",
+        "param",
+        "code",
+        "detail",
+        "loc",
+        "msg",
+    ]
 )
 ANY_JSON = st.recursive(
     ANY_LEAF,
