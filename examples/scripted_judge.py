@@ -53,7 +53,7 @@ def judge(call: ChatCall) -> Reply:
                 "correction": correction,
                 "impact": impact,
             }
-            clean = [n for n in names if n != number][:2]
+            clean = [n for n in names if n != number][:1]
             return Reply.json({"clean": clean, "violated": [accusation]})
     return Reply.json({"clean": list(names)[:3], "violated": []})
 

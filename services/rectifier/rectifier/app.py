@@ -12,7 +12,7 @@ from rectifier.envelope import Envelope
 from rectifier.metrics import Metrics
 from rectifier.parts import Parts
 from rectifier.routes import audit, operations, pools, rectify, runs
-from rectifier.wire import MAX_BODY_BYTES, StrictRoute
+from rectifier.wire import MAX_BODY_BYTES
 
 DESCRIPTION = """
 Audits a message of a multi-agent system before the other agents read it, and answers
@@ -46,7 +46,6 @@ def create_app(open_parts: Callable[[Metrics], AbstractAsyncContextManager[Parts
         lifespan=lifespan,
         max_body_size=MAX_BODY_BYTES,
     )
-    app.router.route_class = StrictRoute
     for module in (audit, rectify, runs, pools, operations):
         app.include_router(module.router)
     problems.install(app)

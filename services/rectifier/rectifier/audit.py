@@ -29,6 +29,7 @@ EMBEDDING_TIMEOUT_S = 10.0
 INLINE_CHECK_CHARS = 8_192
 INLINE_SEARCH_SIZE = 10_000
 QUERY_SHOWN_CHARS = 500
+SHORTEST_ANSWER_S = 0.1
 MS = 1_000
 CONTEXT_CHARS = 32_000  # of earlier messages that the judge sees
 
@@ -371,13 +372,17 @@ class Auditor:
     ) -> Judgement | None:
         if self._judge is None or case.policy.audit == "none":
             return None
-        return await self._judge.judge(
+        judgement = await self._judge.judge(
             _question(case, text),
             found.lineup,
             policy=case.policy,
             again=found.again,
             deadline=deadline,
         )
+        if Degraded.JUDGE_UNAVAILABLE in judgement.degraded:
+            # A judge that was only given too little time is the caller's deadline, no verdict.
+            Deadline(deadline.at - SHORTEST_ANSWER_S).left()
+        return judgement
 
     def _concluded(
         self,

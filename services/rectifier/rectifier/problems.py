@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from rectifier.wire import BodyError
 from rectifier_core.errors import (
     ConflictError,
     DeadlineError,
@@ -35,6 +36,9 @@ STATUS: Sequence[tuple[type[RectifierError], int, str]] = (
     (DeadlineError, 504, "deadline-passed"),
     (UnavailableError, 503, "unavailable"),
 )
+
+# Kinds of errors that the framework raises, where the status's own phrase would not do.
+KINDS = {400: "malformed-body", 413: "body-too-large", 422: "invalid-request"}
 
 log = structlog.get_logger()
 
@@ -135,13 +139,11 @@ async def _validation_error(request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for it alone
-    phrase = HTTPStatus(error.status_code).phrase
+    status = error.status_code
+    kind = KINDS.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "-")
+    field = error.field if isinstance(error, BodyError) else None
     return problem(
-        request_id(request),
-        error.status_code,
-        phrase.lower().replace(" ", "-"),
-        str(error.detail),
-        headers=error.headers,
+        request_id(request), status, kind, str(error.detail), field=field, headers=error.headers
     )
 
 

@@ -1,6 +1,7 @@
 """What comes in over HTTP: requests, checked once."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -21,27 +22,21 @@ MAX_ROLE_BYTES = 16 * KIB
 MAX_CONTEXT_MESSAGES = 200
 MAX_TOOL_CALLS = 128
 MAX_POOLS = 32
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 MIN_DEADLINE_MS, MAX_DEADLINE_MS, DEFAULT_DEADLINE_MS = 1_000, 120_000, 45_000
-
-
-def _without_nul(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("the character NUL is not text")
-    return text
 
 
 def _at_most(limit: int) -> AfterValidator:
     def check(text: str) -> str:
         if len(text) * 4 > limit and len(text.encode()) > limit:
             raise ValueError(f"at most {limit:,} bytes of UTF-8")
-        return _without_nul(text)
+        return text
 
     return AfterValidator(check)
 
 
-# Lone surrogates are refused by pydantic itself: they are no Unicode text.
-Identifier = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_without_nul)]
-Name = Annotated[str, Field(max_length=256), AfterValidator(_without_nul)]
+Identifier = Annotated[str, Field(min_length=1, max_length=256)]
+Name = Annotated[str, Field(max_length=256)]
 TaskText = Annotated[str, Field(min_length=1), _at_most(MAX_TASK_BYTES)]
 MessageText = Annotated[str, _at_most(MAX_MESSAGE_BYTES)]
 RoleText = Annotated[str, _at_most(MAX_ROLE_BYTES)]
@@ -258,12 +253,23 @@ class StrictRoute(APIRoute):
         return strict
 
 
+class BodyError(HTTPException):
+    """The body is JSON, but holds what is no text.
+
+    Attributes:
+        field: Where, dotted.
+    """
+
+    def __init__(self, detail: str, field: str) -> None:
+        super().__init__(422, detail)
+        self.field = field
+
+
 class _StrictRequest(Request):
-    async def json(self) -> Any:
+    async def json(self) -> Any:  # JSON is untyped until the model has seen it
+        body = await self.body()
         try:
-            return json.loads(
-                await self.body(), object_pairs_hook=_unique, parse_constant=_refuse_constant
-            )
+            value = json.loads(body, object_pairs_hook=_unique, parse_constant=_refuse_constant)
         except RecursionError:
             raise HTTPException(400, "the JSON is nested too deeply") from None
         except UnicodeDecodeError:
@@ -271,6 +277,26 @@ class _StrictRequest(Request):
         except ValueError as error:
             where = error.args[0] if type(error) is ValueError else _position(error)
             raise HTTPException(400, f"the body is not JSON: {where}") from None
+        if b"\\u" in body:
+            # Only an escape can bring half a surrogate pair or NUL: neither is text.
+            _check_texts(value)
+        return value
+
+
+def _check_texts(value: JsonValue) -> None:
+    left: list[tuple[str, JsonValue]] = [("", value)]
+    while left:
+        path, found = left.pop()
+        match found:
+            case str() if "\0" in found:
+                raise BodyError("the character NUL is no text", path)
+            case str() if not found.isascii() and _HALF_PAIR.search(found):
+                raise BodyError("half a surrogate pair is no text", path)
+            case dict():
+                left += [(f"{path}.{key}".lstrip("."), one) for key, one in found.items()]
+                left += [(path, key) for key in found]
+            case list():
+                left += [(f"{path}.{place}".lstrip("."), one) for place, one in enumerate(found)]
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

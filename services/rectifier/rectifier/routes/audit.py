@@ -14,11 +14,11 @@ from rectifier.parts import Parts, PartsOf
 from rectifier.policy import Policy, resolve
 from rectifier.problems import documented
 from rectifier.rectify import AUDIT
-from rectifier.wire import AuditRequest
+from rectifier.wire import AuditRequest, StrictRoute
 from rectifier_core.deadline import Deadline
 from rectifier_core.errors import InputError, NotFoundError
 
-router = APIRouter(tags=["audit"])
+router = APIRouter(tags=["audit"], route_class=StrictRoute)
 
 
 @router.post(

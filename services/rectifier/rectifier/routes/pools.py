@@ -16,6 +16,7 @@ from rectifier.wire import (
     MessageText,
     PoolName,
     SearchRequest,
+    StrictRoute,
 )
 from rectifier_core.errors import InputError, NotFoundError
 from rectifier_core.indicator import DEFAULT_TENANT, Indicator, IndicatorId, Status
@@ -24,7 +25,7 @@ from rectifier_core.pieces import pieces
 from rectifier_core.pools import PoolSummary, PutResult
 from rectifier_core.snapshot import Ranking
 
-router = APIRouter(prefix="/pools", tags=["pools"])
+router = APIRouter(prefix="/pools", tags=["pools"], route_class=StrictRoute)
 
 NDJSON = "application/x-ndjson"
 MAX_IMPORT_BYTES = 256 * 1024 * 1024

@@ -11,11 +11,11 @@ from rectifier.parts import Parts, PartsOf
 from rectifier.problems import documented
 from rectifier.rectify import RectifyAnswer, Turn
 from rectifier.routes.audit import case_of
-from rectifier.wire import RectifyRequest
+from rectifier.wire import RectifyRequest, StrictRoute
 from rectifier_core.deadline import Deadline
 from rectifier_core.errors import InputError
 
-router = APIRouter(tags=["rectify"])
+router = APIRouter(tags=["rectify"], route_class=StrictRoute)
 
 IdempotencyKey = Annotated[
     str | None,

@@ -8,11 +8,11 @@ from fastapi.responses import Response
 from rectifier.parts import PartsOf
 from rectifier.problems import documented
 from rectifier.runs import Finished, Outcome, RunView
-from rectifier.wire import OutcomeRequest, Strict
+from rectifier.wire import OutcomeRequest, Strict, StrictRoute
 from rectifier_core.errors import InputError
 from rectifier_core.indicator import DEFAULT_TENANT
 
-router = APIRouter(prefix="/runs", tags=["runs"])
+router = APIRouter(prefix="/runs", tags=["runs"], route_class=StrictRoute)
 
 RunId = Annotated[str, Path(min_length=1, max_length=256, description="As /rectify was given it.")]
 

@@ -1,0 +1,149 @@
+"""What the words round a calculation say of it: supposed, quoted as wrong, in another arithmetic.
+
+All of it errs towards silence: a word that may disarm an accusation does.
+"""
+
+import re
+from collections.abc import Sequence
+
+_REACH = 300  # characters to each side that are looked at
+_SENTENCE_END = re.compile(r"[.!?。！？](?=\s|$)|\n\s*\n|\n\s*(?:[-*•+]|\d{1,3}[.)])\s|[。！？]")
+_WRONG = re.compile(
+    r"\b(?:wrong\w*|incorrect\w*|mistak\w*|error\w*|erroneous\w*|false|untrue|typos?|contradict\w*"
+    r"|inconsisten\w*|impossib\w*|invalid\w*|miscalculat\w*|misread\w*|misadd\w*|mislead\w*"
+    r"|should\s+(?:be|have|equal|give|read)|instead|rather\s+than|claim\w*|corrected|correction"
+    r"|disagree\w*|flaw\w*|absurd\w*|nonsens\w*|no\s+(?:integer\s+|real\s+|such\s+)?solutions?|fallac\w*"
+    r"|fails?|puzzle|joke|bogus|inaccura\w*|not\s+(?:correct|right|true|equal|valid|accurate)"
+    r"|falsch\w*|fehler\w*|faux|erreur\w*|incorrecto|erróne\w*|неверн\w*|ошиб\w*)\b|错|不对|誤|間違",
+    re.IGNORECASE,
+)
+_SUPPOSED = re.compile(
+    r"\b(?:suppos\w*|assum\w*|pretend\w*|imagin\w*|hypothe\w*|for\s+the\s+sake\s+of|what\s+if)\b",
+    re.IGNORECASE,
+)
+_OPEN = re.compile(
+    r"\b(?:if|unless|whether|would|could|might|may|not|never|cannot|no|nor|why|says?|said|wrote"
+    r"|writes|stated?|states|quot\w*|test\w*|try|trying|guess\w*|estimat\w*|round(?:ed|ing|s|\s+(?:up|down|to|off))|approx\w*|roughly"
+    r"|nearest|ceil\w*|floor\w*|truncat\w*|integer\s+division|remainder|quotient|(?:last|unit|units|ones)\s+digits?"
+    r"|digit\s+sums?|sum\s+of\s+digits|digital\s+root|actually|previous\w*|earlier|let(?!['’]s|\s+us|\s+me))\b|\w+n['’]t\b|\?|≠|!=|\\neq?\b|❌|✗|✘",
+    re.IGNORECASE,
+)
+_OTHER_ARITHMETIC = re.compile(
+    r"\b(?:binary|octal|hexadecimal|hex|ternary|base[- ]?(?:\d+|\$|[a-z]\b|two|three|four|five|six|seven|eight"
+    r"|nine|eleven|twelve|sixteen)|in\s+base|bases|xor|bitwise|boolean|finite\s+field|field\s+of"
+    r"|roman\s+numerals?|concatenat\w*|cryptarithm\w*|alphametic\w*|tropical|saturat\w*|overflow\w*"
+    r"|matchsticks?|defin\w+\s+(?:the\s+|a\s+|an\s+|new\s+)*operat\w+|(?:the|an?|new|custom|strange|special)\s+operat(?:ion|or)\b"
+    r"|operation\s+is\s+defined|standard\s+operations?|pattern)\b|⊕|\\oplus|\\star|★|☆|GF\(|\\mathbb\s*\{?[ZF]\}?_|\bZ_",
+    re.IGNORECASE,
+)
+_MODULAR = re.compile(
+    r"(?:\\(?:pmod|bmod|mod)(?![a-zA-Z])|\bmod(?:ulo|ulus)?\b)[\s{(=$]*(\w+)?|≡|\\equiv(?![a-zA-Z])"
+    r"|\bcongruen\w*|\bresidues?\b|\bmodular\b",
+    re.IGNORECASE,
+)
+_CLOCK = re.compile(
+    r"o['’]?clock|\b[ap]\.?m\b|\bnoon\b|\bmidnight\b|\bclock\b|\d:\d\d", re.IGNORECASE
+)
+_WEEK = re.compile(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b", re.IGNORECASE)
+_YEAR = re.compile(
+    r"\b(?:january|february|april|june|july|august|september|october|november|december)\b",
+    re.IGNORECASE,
+)
+_TURN = re.compile(r"degrees?|°|\\circ|\bangles?\b|\bbearing\b", re.IGNORECASE)
+_LABEL = re.compile(
+    r"(?:\b(?:step|case|part|problem|question|example|equation|eqn?|section|sec|chapter|ch|round|phase|option"
+    r"|figure|fig|table|line|item|task|no|exercise|lemma|theorem|player|team|group|level|page|pages|pp?"
+    r"|version|ver|v|rule|claim|solution|method|approach|agent|debater|route|room|game|match|score|week|day"
+    r"|year|grade|ages?|number|point|note|iteration|row|column|vol|volume|issue|test|q|a|id|type|class|unit)\.?|#|№)\s*$",
+    re.IGNORECASE,
+)
+_OPERATION = re.compile(
+    r"\b(?:half|third|quarter|square|cube|root|average|mean|median|sum|product|difference|quotient|ratio|power"
+    r"|percent|reciprocal|inverse|negative|opposite|logarithm|log|factorial|digits?|multiple|multiples|remainder)\s+of\b"
+    r"|\b(?:half|twice|thrice|double|triple|negative|minus|plus|times|less|more|than|greater|fewer|over|per|sin|cos|tan"
+    r"|log|ln|exp|max|min|gcd|lcm|sqrt|root|arcsin|arccos|arctan|floor|det|lim|mod|xor|and\s+a)\s*(?:the\s+)?$"
+    r"|\b(?:add|subtract|multipl|divid|plus|minus|times|tak|remov|increas|decreas|rais|reduc|join|combin)\w*\b.*\d",
+    re.IGNORECASE | re.DOTALL,
+)
+_AFTER = re.compile(
+    r"\s*(?:mod\b|modulo|times|plus|minus|over\b|divided|multiplied|squared|cubed|hundred|dozen|remainder"
+    r"|r\b|factorial|base\b|more\b|less\b|to\s+the|pi\b|tau\b|sqrt|root|choose|with\s+a?\s*remainder"
+    r"|and\s+(?:a\s|one|two|three|\d+\s*/)|[ap]\.?m\b|or\s+(?:more|less)|ish\b|x\b|to\s+\d|point\b|halves|thirds?|fifths?|sixths?|eighths?|tenths?)",
+    re.IGNORECASE,
+)
+_SIZING = re.compile(r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|boxed|textstyle)\s*$")
+_CLAUSE_END = re.compile(r"[.,;:=\n|&$(){}\[\]]")
+_SHORT_CONNECTORS = frozenset(
+    "so is are was we get has had and the of in to for at by as be or now do did it its a i you he she they"
+    " all buy use pay new out via yes then me us on our can one two sum day due fee tax net area add".split()
+)
+
+
+def disarms(text: str, start: int, end: int) -> bool:
+    """Return True where the words round ``text[start:end]`` may excuse a false equation there."""
+    before, after = text[max(0, start - _REACH) : start], text[end : end + _REACH]
+    own_start, previous_start = _last_two_ends(before)
+    own_end, next_end = _first_two_ends(after)
+    own = before[own_start:] + " \n " + after[:own_end]
+    near = before[previous_start:] + " \n " + after[:next_end]
+    return bool(
+        _OPEN.search(own) or _SUPPOSED.search(before[previous_start:]) or _WRONG.search(near)
+    )
+
+
+def _last_two_ends(before: str) -> tuple[int, int]:
+    ends = [match.end() for match in _SENTENCE_END.finditer(before.rstrip())]
+    own = ends[-1] if ends else 0
+    return own, ends[-2] if len(ends) > 1 else 0
+
+
+def _first_two_ends(after: str) -> tuple[int, int]:
+    ends = [match.end() for match in _SENTENCE_END.finditer(after)]
+    own = ends[0] if ends else len(after)
+    return own, ends[1] if len(ends) > 1 else len(after)
+
+
+def takes_part_before(text: str, start: int) -> bool:
+    """Return True where the words before ``start`` may belong to the calculation or name a label."""
+    clause = _CLAUSE_END.split(_SIZING.sub("", text[max(0, start - 80) : start]))[-1]
+    if _LABEL.search(text[max(0, start - 16) : start]) or _OPERATION.search(clause):
+        return True
+    words = re.findall(r"[^\W\d_]+|\d+", clause)
+    if not words or not clause[-1:].isspace():
+        return bool(words)
+    last = words[-1].lower()
+    if len(words) > 1 and words[-2].isdigit():
+        return True
+    if last == "and" and any(word.isdigit() for word in words[-3:]):
+        return True
+    return len(last) < 4 and last not in _SHORT_CONNECTORS
+
+
+def takes_part_after(text: str, end: int) -> bool:
+    """Return True where the words after ``end`` may belong to the calculation."""
+    return bool(_AFTER.match(text, end))
+
+
+def is_other_arithmetic(texts: Sequence[str]) -> bool:
+    """Return True where one of ``texts`` speaks of numbers or operations that are not the usual."""
+    return any(_OTHER_ARITHMETIC.search(text) for text in texts)
+
+
+def moduli(texts: Sequence[str], near: str) -> list[int] | None:
+    """Return the moduli under which an equation may be meant.
+
+    Args:
+        texts: Everything said; explicit moduli count wherever they stand.
+        near: The words round the equation; clocks, weekdays, months and angles count there.
+
+    Returns:
+        The moduli, or None where a modulus is meant that is no number.
+    """
+    found = [match[1] for text in texts for match in _MODULAR.finditer(text)]
+    numbers = {int(word) for word in found if word and word.isdigit() and len(word) < 10}
+    if found and (not numbers or any(word and len(word) == 1 and word.isalpha() for word in found)):
+        return None
+    for words, cycles in ((_CLOCK, {12, 24, 60}), (_WEEK, {7}), (_YEAR, {12}), (_TURN, {180, 360})):
+        if words.search(near):
+            numbers |= cycles
+    return sorted(numbers - {0, 1})
