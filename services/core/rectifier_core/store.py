@@ -1,6 +1,6 @@
 """The store port: where indicators and their two vectors are kept."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -115,6 +115,30 @@ class IndicatorStore(Protocol):
 
         Raises:
             InputError: The vector has the wrong dimension, is not finite or is zero.
+            StoreError: The store did not answer.
+        """
+        ...
+
+    async def binding(self) -> Binding | None:
+        """Return what the store is bound to, also before `open`; None where nothing is yet.
+
+        Raises:
+            StoreError: The store did not answer.
+        """
+        ...
+
+    async def switch(self, binding: Binding, stored: AsyncIterable[StoredIndicator]) -> int:
+        """Fill a collection for another embedding model, and use it from then on.
+
+        Args:
+            binding: The other model.
+            stored: All that it is to hold; this store may be read meanwhile.
+
+        Returns:
+            How many that were.
+
+        Raises:
+            InputError: A vector does not fit ``binding``; nothing is switched, as with any error.
             StoreError: The store did not answer.
         """
         ...

@@ -1,7 +1,7 @@
 """The store in this process: the Qdrant engine on a data folder, without a server.
 
-The folder holds ``lock`` (who has it open), ``manifest.json`` (format, model, dimension) and one
-folder of points, named after the model.
+The folder holds ``lock`` (who has it open), ``manifest.json`` (format, model, dimension, and which
+folder of points is in use) and that folder, named after the model.
 """
 
 import asyncio
@@ -10,8 +10,10 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 from rectifier_core.adapters.points import (
     FORMAT,
     INDEXED,
+    batched,
     batches,
     check_binding,
     check_owner,
@@ -44,6 +47,19 @@ LOCK = "lock"
 MANIFEST = "manifest.json"
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a folder says about itself.
+
+    Attributes:
+        binding: The embedding model of its vectors.
+        points: Name of the folder in it that holds the points.
+    """
+
+    binding: Binding
+    points: str
 
 
 class EdgeStore:
@@ -180,6 +196,39 @@ class EdgeStore:
         points = await self._run(lambda: self._opened.query(request))
         return neighbours((point.payload or {}, point.score) for point in points)
 
+    async def binding(self) -> Binding | None:
+        """Return what the folder is bound to, also before `open`; None without a manifest.
+
+        Raises:
+            StoreMismatchError: It is of another format.
+            StoreError: It cannot be read.
+        """
+        manifest = await asyncio.to_thread(_read_manifest, self._folder)
+        return None if manifest is None else manifest.binding
+
+    async def switch(self, binding: Binding, stored: AsyncIterable[StoredIndicator]) -> int:
+        """Fill another collection in the folder, let the manifest lead to it, remove the old one.
+
+        Raises:
+            InputError: A vector does not fit ``binding``; nothing is switched, as with any error.
+            StoreError: The engine failed.
+        """
+        current = await asyncio.to_thread(_read_manifest, self._folder)
+        taken = None if current is None else current.points
+        manifest = Manifest(binding, collection_name("points", binding, taken=taken))
+        shard = await self._run(lambda: _create(self._folder / manifest.points, binding))
+        count = 0
+        try:
+            async for batch in batched(stored, dimension=binding.dimension):
+                check_stored(batch, dimension=binding.dimension)
+                await self._run(partial(_upsert, shard, batch))
+                count += len(batch)
+            await self._run(partial(self._use, manifest, shard))
+        except BaseException:
+            await self._run(shard.close)
+            raise
+        return count
+
     async def check(self) -> None:
         """Return where the engine answers.
 
@@ -229,17 +278,32 @@ class EdgeStore:
         self._dimension = wanted.dimension
 
     def _load(self, wanted: Binding) -> edge.EdgeShard:
-        manifest = self._folder / MANIFEST
-        points = self._folder / collection_name("points", wanted)
-        if manifest.exists():
-            check_binding(_read_manifest(manifest), wanted, where=f"the folder {self._folder}")
+        found = _read_manifest(self._folder)
+        if found is not None:
+            check_binding(found.binding, wanted, where=f"the folder {self._folder}")
         elif any(self._folder.glob("points_*")):
             raise StoreError(f"{self._folder} holds points, but no {MANIFEST} that says which")
-        else:
-            _write_manifest(manifest, wanted)
+        manifest = found or Manifest(wanted, collection_name("points", wanted))
+        if found is None:
+            _write_manifest(self._folder, manifest)
+        points = self._folder / manifest.points
         if not points.exists():
-            _create(points, wanted)
+            _create(points, wanted).close()
+            _complete(points)
         return edge.EdgeShard.load(str(points))
+
+    def _use(self, manifest: Manifest, shard: edge.EdgeShard) -> None:
+        """Let the manifest lead to a new collection, and remove the old one."""
+        shard.flush()
+        shard.close()
+        _complete(self._folder / manifest.points)
+        old = _read_manifest(self._folder)
+        _write_manifest(self._folder, manifest)
+        self._opened.close()
+        self._shard = edge.EdgeShard.load(str(self._folder / manifest.points))
+        self._dimension = manifest.binding.dimension
+        if old is not None:
+            shutil.rmtree(self._folder / old.points, ignore_errors=True)
 
     def _close(self) -> None:
         shard, self._shard = self._shard, None
@@ -259,11 +323,7 @@ class EdgeStore:
         for record in present:
             check_owner(record.payload or {}, by_id[str(record.id)])
         for batch in batches(stored, dimension=self._dimension):
-            points = [
-                edge.Point(entry.indicator.id, vectors_of(entry), payload_of(entry.indicator))
-                for entry in batch
-            ]
-            self._opened.update(edge.UpdateOperation.upsert_points(points))
+            _upsert(self._opened, batch)
         self._opened.flush()
 
     def _update(self, operation: edge.UpdateOperation) -> None:
@@ -306,35 +366,40 @@ def _locked(folder: Path) -> int:
     return lock
 
 
-def _read_manifest(path: Path) -> Binding:
+def _read_manifest(folder: Path) -> Manifest | None:
+    path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_text("utf-8"))
-        binding = Binding(str(manifest["model"]), int(manifest["dimension"]))
-        found = manifest["format"]
+        fields = json.loads(path.read_text("utf-8"))
+        binding = Binding(str(fields["model"]), int(fields["dimension"]))
+        manifest = Manifest(binding, Path(str(fields["points"])).name)
+        found = fields["format"]
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError, TypeError, KeyError) as exc:
         raise StoreError(f"{path} cannot be read") from exc
     if found != FORMAT:
         raise StoreMismatchError(
             f"{path} is of format {found!r}; this version of the service reads format {FORMAT}"
         )
-    return binding
+    return manifest
 
 
-def _write_manifest(path: Path, binding: Binding) -> None:
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write it whole or not at all."""
-    fields = {"format": FORMAT, "model": binding.model, "dimension": binding.dimension}
+    fields = {"format": FORMAT, **asdict(manifest.binding), "points": manifest.points}
+    path = folder / MANIFEST
     part = path.with_suffix(".part")
     with part.open("w", encoding="utf-8") as file:
         json.dump(fields, file)
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
-    _sync_folder(path.parent)
+    _sync_folder(folder)
 
 
-def _create(points: Path, binding: Binding) -> None:
-    """Make an empty collection, under its name only once it is complete."""
-    part = points.with_name(f"part_{points.name}")
+def _create(points: Path, binding: Binding) -> edge.EdgeShard:
+    """Make an empty collection; it gets its name with `_complete`, once it is one."""
+    part = _part(points)
     shutil.rmtree(part, ignore_errors=True)
     vector = edge.EdgeVectorParams(size=binding.dimension, distance=edge.Distance.Cosine)
     shard = edge.EdgeShard.create(
@@ -343,9 +408,25 @@ def _create(points: Path, binding: Binding) -> None:
     for field in INDEXED:
         shard.update(edge.UpdateOperation.create_field_index(field, edge.PayloadSchemaType.Keyword))
     shard.flush()
-    shard.close()
-    part.rename(points)
+    return shard
+
+
+def _complete(points: Path) -> None:
+    shutil.rmtree(points, ignore_errors=True)  # of a switch that broke off
+    _part(points).rename(points)
     _sync_folder(points.parent)
+
+
+def _part(points: Path) -> Path:
+    return points.with_name(f"part_{points.name}")
+
+
+def _upsert(shard: edge.EdgeShard, batch: Sequence[StoredIndicator]) -> None:
+    points = [
+        edge.Point(entry.indicator.id, vectors_of(entry), payload_of(entry.indicator))
+        for entry in batch
+    ]
+    shard.update(edge.UpdateOperation.upsert_points(points))
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Points: how the store adapters name, check and page what they keep."""
 
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -22,10 +22,17 @@ INDEXED = ("tenant", "pool", "status")
 T = TypeVar("T")
 
 
-def collection_name(prefix: str, binding: Binding) -> str:
-    """Return the name of a model's collection, e.g. ``rectifier_minilm_384``."""
+def collection_name(prefix: str, binding: Binding, *, taken: str | None = None) -> str:
+    """Return the name of a model's collection, e.g. ``rectifier_minilm_384``.
+
+    Args:
+        prefix: Of the name.
+        binding: The model.
+        taken: A name that it must not get: different models can have one name when shortened.
+    """
     slug = re.sub("[^a-z0-9]+", "-", binding.model.lower()).strip("-")
-    return f"{prefix}_{slug[:100] or 'model'}_{binding.dimension}"
+    name = f"{prefix}_{slug[:100] or 'model'}_{binding.dimension}"
+    return name if name != taken else f"{name}_b"
 
 
 def check_binding(found: Binding, wanted: Binding, *, where: str) -> None:
@@ -38,9 +45,8 @@ def check_binding(found: Binding, wanted: Binding, *, where: str) -> None:
         raise StoreMismatchError(
             f"{where} holds vectors of {found.model} ({found.dimension} numbers), and the service "
             f"embeds with {wanted.model} ({wanted.dimension}). Either set "
-            f"RECTIFIER_EMBEDDING_MODEL back to {found.model}, or re-embed: export the pools under "
-            "the old model, start on an empty store (another data folder or Qdrant server), and "
-            "import them there."
+            f"RECTIFIER_EMBEDDING_MODEL back to {found.model}, or re-embed: stop every service on "
+            "this store and run `rectifier reembed`."
         )
 
 
@@ -117,9 +123,24 @@ def neighbours(found: Iterable[tuple[Mapping[str, Any], float]]) -> list[Neighbo
 
 def batches(items: Sequence[T], *, dimension: int) -> Iterator[Sequence[T]]:
     """Yield ``items`` in order, as many at once as one request carries well."""
-    size = max(1, FLOATS_A_BATCH // (2 * dimension))
+    size = _batch_size(dimension)
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+async def batched(
+    stored: AsyncIterable[StoredIndicator], *, dimension: int
+) -> AsyncIterator[list[StoredIndicator]]:
+    """Yield what ``stored`` yields, as `batches`."""
+    size = _batch_size(dimension)
+    batch: list[StoredIndicator] = []
+    async for entry in stored:
+        batch.append(entry)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 class Paged(Protocol):
@@ -152,6 +173,10 @@ async def scanned(
         if len(found) < SCAN_PAGE:
             return
         after = found[-1].indicator.id
+
+
+def _batch_size(dimension: int) -> int:
+    return max(1, FLOATS_A_BATCH // (2 * dimension))
 
 
 def _vector(numbers: Any) -> Vectors:  # whatever an engine answers with

@@ -1,7 +1,7 @@
 """The store on Qdrant: a server over gRPC or HTTP, or ``:memory:``."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
@@ -15,6 +15,7 @@ from qdrant_client.http.exceptions import ApiException
 from rectifier_core.adapters.points import (
     FORMAT,
     INDEXED,
+    batched,
     batches,
     check_binding,
     check_owner,
@@ -90,13 +91,15 @@ class QdrantStore:
             StoreError: The server did not answer.
         """
         wanted = Binding(model, dimension)
-        self._connected = self._connected or await self._connect()
-        if await self._collection() is None:
-            await self._create(wanted)
-        collection = await self._collection()
-        if collection is None:
+        if await self.binding() is None:
+            name = collection_name(self._alias, wanted)
+            await self._create(name, wanted)
+            check_binding(await self._binding(name), wanted, where=f"the collection {name}")
+            await self._lead_to(name)
+        found = await self.binding()
+        if found is None:
             raise StoreError(f"the alias {self._alias} was removed while it was made")
-        check_binding(await self._binding(collection), wanted, where=f"the collection {collection}")
+        check_binding(found, wanted, where=f"the collection behind {self._alias}")
         self._dimension = dimension
 
     async def upsert(self, stored: Sequence[StoredIndicator]) -> None:
@@ -110,16 +113,7 @@ class QdrantStore:
         check_stored(stored, dimension=self._dimension)
         for batch in batches(stored, dimension=self._dimension):
             await self._check_owners(batch)
-            points = [
-                models.PointStruct(
-                    id=entry.indicator.id,
-                    vector=vectors_of(entry),
-                    payload=payload_of(entry.indicator),
-                )
-                for entry in batch
-            ]
-            async with self._asking() as client:
-                await client.upsert(self._alias, points, wait=True)
+            await self._upsert(self._alias, batch)
 
     async def get(
         self, ids: Sequence[IndicatorId], *, tenant: str, pool: str
@@ -215,6 +209,37 @@ class QdrantStore:
             )
         return neighbours((point.payload or {}, point.score) for point in answer.points)
 
+    async def binding(self) -> Binding | None:
+        """Return what the collection in use is bound to, also before `open`; None without one.
+
+        Raises:
+            StoreMismatchError: It is not one of ours.
+            StoreError: The server did not answer.
+        """
+        self._connected = self._connected or await self._connect()
+        collection = await self._collection()
+        return None if collection is None else await self._binding(collection)
+
+    async def switch(self, binding: Binding, stored: AsyncIterable[StoredIndicator]) -> int:
+        """Fill another collection and move the alias to it; the old one stays on the server.
+
+        Raises:
+            InputError: A vector does not fit ``binding``; nothing is switched, as with any error.
+            StoreError: The server did not answer.
+        """
+        name = collection_name(self._alias, binding, taken=await self._collection())
+        async with self._asking() as client:  # what an earlier try has left
+            await client.delete_collection(name)
+        await self._create(name, binding)
+        count = 0
+        async for batch in batched(stored, dimension=binding.dimension):
+            check_stored(batch, dimension=binding.dimension)
+            await self._upsert(name, batch)
+            count += len(batch)
+        await self._lead_to(name)
+        self._dimension = binding.dimension
+        return count
+
     async def check(self) -> None:
         """Return where the server answers and the alias leads somewhere.
 
@@ -267,17 +292,29 @@ class QdrantStore:
         names = (one.collection_name for one in answer.aliases if one.alias_name == self._alias)
         return next(names, None)
 
-    async def _create(self, binding: Binding) -> None:
-        """Make the collection and then the alias; what another process made first is as good."""
-        name = collection_name(self._alias, binding)
+    async def _upsert(self, collection: str, batch: Sequence[StoredIndicator]) -> None:
+        points = [
+            models.PointStruct(
+                id=entry.indicator.id,
+                vector=vectors_of(entry),
+                payload=payload_of(entry.indicator),
+            )
+            for entry in batch
+        ]
+        async with self._asking() as client:
+            await client.upsert(collection, points, wait=True)
+
+    async def _create(self, name: str, binding: Binding) -> None:
+        """Make a collection with its indexes; what another process made first is as good."""
         async with self._asking() as client:
             exists = await client.collection_exists(name)
         if not exists:
             await self._create_collection(name, binding)
-        # The alias comes last: where it leads, the collection is complete.
         await self._index(name)
-        check_binding(await self._binding(name), binding, where=f"the collection {name}")
-        operation = models.CreateAlias(collection_name=name, alias_name=self._alias)
+
+    async def _lead_to(self, collection: str) -> None:
+        """Move the alias, which comes last: where it leads, the collection is complete."""
+        operation = models.CreateAlias(collection_name=collection, alias_name=self._alias)
         async with self._asking() as client:
             await client.update_collection_aliases(
                 [models.CreateAliasOperation(create_alias=operation)]
