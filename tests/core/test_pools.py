@@ -602,6 +602,31 @@ async def test_a_broken_off_first_start_is_completed(room: Room) -> None:
     assert (await room.pools.pool(**HERE)).active == 3
 
 
+async def test_starters_that_the_store_lost_come_back(room: Room) -> None:
+    starter = [an_indicator(n) for n in range(4)]
+    await room.pools.seed(starter)
+    await room.pools.put([replace(starter[0], risk_alert="A user's."), an_indicator(7)])
+    await room.pools.delete([numbered(1)], **HERE)
+    await room.store.delete([numbered(n) for n in (0, 2, 3, 7)], **HERE)  # a new folder
+    await room.pools.seed(starter)
+    assert await room.pools.reconcile() == 2
+    assert await room.stored() == starter[2:]
+    assert (await room.pools.pool(**HERE)).active == 2
+
+
+async def test_a_redis_that_lost_its_data_does_not_undo_what_users_changed(room: Room) -> None:
+    starter = [an_indicator(n) for n in range(3)]
+    await room.pools.seed(starter)
+    await room.pools.put([replace(starter[0], risk_alert="A user's.")])
+    before = await room.stored()
+    await room.redis.flushall()
+    await room.pools.seed(starter)
+    await room.pools.reconcile()
+    assert await room.stored() == before
+    assert (await room.pools.pool(**HERE)).active == 3
+    assert await room.pools.reconcile() == 0
+
+
 async def test_two_processes_that_start_at_once_seed_once(room: Room) -> None:
     other = Pools(room.store, CountingEmbedder(), room.redis)
     starter = [an_indicator(n) for n in range(5)]

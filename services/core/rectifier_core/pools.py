@@ -246,9 +246,10 @@ class Pools:
         return result
 
     async def seed(self, indicators: Iterable[Indicator]) -> PutResult:
-        """Write those of a starter pool that were never there.
+        """Write those of a starter pool that were never there; to be called at every start.
 
         What a user has changed, retired or deleted, or a pool dropped as a whole, stays that way.
+        What a new store does not hold any more, as nobody deleted it, is written again.
 
         Raises:
             RectifierError: As `put`.
@@ -256,7 +257,7 @@ class Pools:
         checked = [checked_indicator(one) for one in indicators]
         result = PutResult()
         for key, batch in _batches(checked):
-            if fresh := await self._fresh(batch):
+            if fresh := await self._fresh(key, batch):
                 result += await self._put(key, fresh, is_seed=True)
         return result
 
@@ -338,8 +339,8 @@ class Pools:
     async def reconcile(self) -> int:
         """Record what the store holds otherwise than the record says; return how many changes.
 
-        To be called at a start: it heals a crash between store and record, and a Redis that lost
-        its data.
+        To be called at every start, after `seed`: it heals a crash between store and record, and a
+        Redis or a store that lost its data.
 
         Raises:
             StoreError: The store did not answer.
@@ -485,7 +486,7 @@ class Pools:
             if not create:
                 await self._require(key)
             if is_seed:  # another process may have been faster
-                fresh = {one.id for one in await self._fresh(wanted)}
+                fresh = {one.id for one in await self._fresh(key, wanted)}
                 embedded = [entry for entry in embedded if entry.indicator.id in fresh]
             return await _to_its_end(self._write(key, embedded))
 
@@ -613,11 +614,25 @@ class Pools:
             raise NotFoundError(f"there is no such indicator in pool {key.pool}")
         return found[0]
 
-    async def _fresh(self, indicators: Sequence[Indicator]) -> list[Indicator]:
-        """Return those whose id was never on record."""
+    async def _fresh(self, key: PoolKey, starters: Sequence[Indicator]) -> list[Indicator]:
+        """Return those that were never there, or that the store lost with nobody's doing."""
+        ids = [one.id for one in starters]
+        stored = await self._store.get(ids, tenant=key.tenant, pool=key.pool)
+        present = {entry.indicator.id: entry.indicator for entry in stored}
+        recorded = await self._recorded(key, ids)
         with _redis_errors():
-            known = await self._redis.smismember(_EVER, [one.id for one in indicators])
-        return [one for one, is_known in zip(indicators, known, strict=True) if not is_known]
+            known = await self._redis.smismember(_EVER, ids)
+
+        def is_fresh(one: Indicator, *, is_known: bool) -> bool:
+            if one.id in present:  # an earlier start wrote it and broke off, or it is a user's
+                return not is_known and present[one.id] == one
+            return not is_known or recorded.get(one.id) == _mark(one)
+
+        return [
+            one
+            for one, is_known in zip(starters, known, strict=True)
+            if is_fresh(one, is_known=bool(is_known))
+        ]
 
     async def _recorded(
         self, key: PoolKey, ids: Sequence[IndicatorId] | None = None
