@@ -22,12 +22,13 @@ UNKNOWN = "[UNK]"
 WINDOW = 256  # tokens, the two that frame a text included
 LONGEST_TEXT = 8_192  # characters: more than the window holds, even of long words
 BATCH = 256  # tokens, padding included: about 0.1 s on one core, then another call has its turn
+THREADS = 2  # batches at once; each takes one core
 
 TokenIds = list[int]
 
 
 class MiniLmEmbedder:
-    """Embeds in a thread of its own, one small batch after the other.
+    """Embeds in threads of its own, two small batches at once.
 
     Open it before use, by ``open`` or ``async with``. Calls that overlap take turns batch by batch;
     a call that is cancelled gives up the batches it has not begun.
@@ -55,7 +56,7 @@ class MiniLmEmbedder:
         """
         if self._executor is not None:
             return
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedding")
+        self._executor = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="embedding")
         try:
             self._network = await self._in_thread(_Network.load)
         finally:
@@ -96,8 +97,18 @@ class MiniLmEmbedder:
         if not texts:
             return vectors
         rows = await self._in_thread(network.tokens, texts)
-        for batch in batches([len(row) for row in rows]):
-            vectors[batch] = await self._in_thread(network.vectors, [rows[i] for i in batch])
+        left = batches([len(row) for row in rows])
+
+        async def take_turns() -> None:
+            for batch in left:
+                vectors[batch] = await self._in_thread(network.vectors, [rows[i] for i in batch])
+
+        turns = [asyncio.create_task(take_turns()) for _ in range(min(THREADS, len(texts)))]
+        try:
+            await asyncio.gather(*turns)
+        finally:  # where one failed, the other one has no more to do
+            for turn in turns:
+                turn.cancel()
         return vectors
 
     async def _in_thread(self, work: Any, *arguments: Any) -> Any:  # any callable of this module
@@ -123,7 +134,7 @@ def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 class _Network:
-    """Tokenizer and model; every method runs in the embedder's thread."""
+    """Tokenizer and model; its methods run in the embedder's threads."""
 
     def __init__(self, tokenizer: Any, session: Any) -> None:  # neither library carries its types
         self._tokenizer = tokenizer
