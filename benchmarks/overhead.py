@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+from pydantic import SecretStr
 from rich.console import Console
 from rich.table import Table
 
@@ -36,11 +37,26 @@ CONCURRENCIES = (1, 32)
 WARM_UP = 200
 TICKS = os.sysconf("SC_CLK_TCK")
 
-TASK = "A train leaves at 9:00 with 120 km to go at 80 km/h. When does it arrive? " * 4
+# As long as the median task and the mean agent message of the real trajectories: 240 and 1,060.
+TASK = (
+    "A ferry makes 14 crossings a day. On each it carries 36 cars, and a ticket costs 23 euros per "
+    "car. In winter a third of the crossings are cancelled. How much does the ferry take in on "
+    "three winter days if all of its crossings are full?"
+)
 MESSAGE = (
-    "The train covers 120 km at 80 km/h. The time is distance over speed, that is one and a half "
-    "hours. Starting at nine o'clock it arrives at half past ten. "
-) * 20
+    "First I find how many crossings remain in winter. A third of the 14 crossings is cancelled, "
+    "which is not a whole number, so I read it as the share over the three days together. In three "
+    "days there would be 14 * 3 = 42 crossings, and a third of these is 42 / 3 = 14, so 28 remain.\n\n"
+    "Next I find how many cars the ferry carries. Each crossing takes 36 cars and all of them are "
+    "full, so the number of cars is 28 * 36 = 1008. I check this another way: 28 * 36 is 28 * 30 "
+    "plus 28 * 6, that is 840 + 168 = 1008, which agrees with the first result.\n\n"
+    "Last I multiply by the price of a ticket. Each car pays 23 euros, so the income is "
+    "1008 * 23 = 23184 euros. To be sure I estimate: about a thousand cars at about 23 euros each "
+    "give about 23000 euros, which is close to the exact result.\n\n"
+    "The cancelled crossings are taken off before the price is applied, and no other cost is asked "
+    "for, so nothing else has to be subtracted. The final answer is that the ferry takes in 23184 "
+    "euros on three winter days."
+)
 
 
 @dataclass(frozen=True)
@@ -149,7 +165,7 @@ def _client_alone(calls: int = 1_000) -> float:
 
     async def measure(base_url: str) -> float:
         settings = Settings(
-            judge_model="scripted", OPENAI_BASE_URL=base_url, OPENAI_API_KEY="scripted"
+            judge_model="scripted", openai_base_url=base_url, openai_api_key=SecretStr("scripted")
         )
         request = ChatRequest("judge", "system", MESSAGE)
         async with open_chat(settings) as chat:

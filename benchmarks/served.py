@@ -9,14 +9,16 @@ same client. Both print ``{"url": ...}`` once they listen.
 import argparse
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
+from pydantic import SecretStr
 
 from rectifier import logs
 from rectifier.app import create_app
@@ -27,11 +29,32 @@ from rectifier.wire import AuditRequest
 from rectifier.wiring import open_chat, open_parts
 from rectifier_core.chat import ChatRequest
 from rectifier_core.deadline import Deadline
+from rectifier_core.embedding import Vectors, unit
 from rectifier_core.indicator import Indicator
 from rectifier_core.interchange import read
-from rectifier_core.testing.embedding import HashedEmbedder
 
 SYSTEM = "You audit one message of a team of agents before the others read it."
+
+
+class FreeEmbedder:
+    """Costs nothing: the same unit vector for every text, but while indicators are stored."""
+
+    model = "free"
+    dimension = 384
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(0)
+        self._constant: Vectors | None = None
+
+    def fix(self) -> None:
+        """Give every text the same vector from now on."""
+        self._constant = unit(self._random.standard_normal((16, self.dimension), np.float32))
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return a unit vector for each text."""
+        if self._constant is not None:
+            return self._constant[: len(texts)]
+        return unit(self._random.standard_normal((len(texts), self.dimension), np.float32))
 
 
 def rectifier_app(settings: Settings, indicators: Path | None) -> FastAPI:
@@ -39,12 +62,14 @@ def rectifier_app(settings: Settings, indicators: Path | None) -> FastAPI:
 
     @asynccontextmanager
     async def opened(metrics: Metrics) -> AsyncIterator[Parts]:
-        async with open_parts(settings, metrics, embedder=HashedEmbedder(384)) as parts:
+        embedder = FreeEmbedder()
+        async with open_parts(settings, metrics, embedder=embedder) as parts:
             if indicators is not None:
                 with indicators.open("rb") as lines:
                     found = read(lines, pool="released", tenant="default", source="import")
                     await parts.pools.put([one for one in found if isinstance(one, Indicator)])
                 await parts.live.refresh()
+            embedder.fix()
             yield parts
 
     def opener(metrics: Metrics) -> AbstractAsyncContextManager[Parts]:
@@ -85,8 +110,8 @@ def main() -> None:
     settings = Settings(
         data_dir=given.data_dir,
         judge_model="scripted",
-        OPENAI_BASE_URL=given.judge,
-        OPENAI_API_KEY="scripted",
+        openai_base_url=given.judge,
+        openai_api_key=SecretStr("scripted"),
     )
     app = (
         rectifier_app(settings, given.indicators)

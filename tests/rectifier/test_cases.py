@@ -16,6 +16,11 @@ POLICY = {"preset": "reference", "query": "message"}
 SURROGATE = "\ud83d"
 
 
+def replies(case: Case) -> list[str]:
+    """What the case's judge says, call by call."""
+    return [str(reply) for reply in case.input["scripted_judge_replies"]]
+
+
 async def audited(service: Service, case: Case, **fields: object) -> Json:
     """Store the case's indicators in a pool of their own, and audit its message."""
     pool = f"case-{case.id.lower()}"
@@ -56,7 +61,7 @@ async def test_reply_is_read_as_one_verdict(
     verdict: str,
     calls: int,
 ) -> None:
-    endpoint.queue(*cases[name].judge_script)
+    endpoint.queue(*replies(cases[name]))
     found = await audited(service, cases[name])
     assert found["verdict"] == verdict
     assert found["usage"]["calls"] == calls == len(endpoint.calls)
@@ -65,7 +70,7 @@ async def test_reply_is_read_as_one_verdict(
 async def test_suggestion_is_kept_word_for_word(
     service: Service, endpoint: ScriptedEndpoint, cases: dict[str, Case]
 ) -> None:
-    endpoint.queue(*cases["H01"].judge_script)
+    endpoint.queue(*replies(cases["H01"]))
     found = await audited(service, cases["H01"])
     violated = [one for one in found["findings"] if one["violated"] and one["source"] == "judge"]
     assert violated[0]["suggestion"] == "convert 3 km to 3000 m first"
@@ -74,7 +79,7 @@ async def test_suggestion_is_kept_word_for_word(
 async def test_unparseable_reply_is_no_verdict_and_fast(
     service: Service, endpoint: ScriptedEndpoint, cases: dict[str, Case]
 ) -> None:
-    endpoint.queue(*cases["H06"].judge_script * 3)
+    endpoint.queue(*replies(cases["H06"]) * 3)
     began = time.process_time()
     found = await audited(service, cases["H06"])
     assert found["verdict"] == "indeterminate"
@@ -85,7 +90,7 @@ async def test_unparseable_reply_is_no_verdict_and_fast(
 async def test_message_cannot_close_its_data_block(
     service: Service, endpoint: ScriptedEndpoint, cases: dict[str, Case]
 ) -> None:
-    endpoint.queue(*cases["H07"].judge_script)
+    endpoint.queue(*replies(cases["H07"]))
     await audited(service, cases["H07"])
     assert "\n</message>" not in endpoint.calls[0].user
     assert "</message>\n" not in endpoint.calls[0].user
@@ -94,7 +99,7 @@ async def test_message_cannot_close_its_data_block(
 async def test_prompt_holds_indicator_text_as_stored(
     service: Service, endpoint: ScriptedEndpoint, cases: dict[str, Case]
 ) -> None:
-    endpoint.queue(*cases["H08"].judge_script)
+    endpoint.queue(*replies(cases["H08"]))
     await audited(service, cases["H08"], policy={**POLICY, "audit": "batch"})
     prompt = endpoint.calls[0].user
     assert "{x : x > 0}" in prompt
@@ -116,7 +121,7 @@ async def test_lone_surrogate_is_refused_by_name(service: Service, field: str) -
 async def test_tool_call_is_what_is_audited(
     service: Service, endpoint: ScriptedEndpoint, cases: dict[str, Case]
 ) -> None:
-    endpoint.queue(*cases["H11"].judge_script)
+    endpoint.queue(*replies(cases["H11"]))
     await audited(service, cases["H11"])
     prompt = endpoint.calls[0].user
     assert "get_order" in prompt
@@ -127,7 +132,7 @@ async def test_tool_call_is_what_is_audited(
 async def test_agent_name_comes_back_and_is_never_sent_as_a_name(
     service: Service, endpoint: ScriptedEndpoint, cases: dict[str, Case]
 ) -> None:
-    endpoint.queue(*cases["H12"].judge_script)
+    endpoint.queue(*replies(cases["H12"]))
     found = await audited(service, cases["H12"])
     assert found["agent"] == "评审 Agent #2"
     assert all("name" not in message for message in endpoint.calls[0].body["messages"])

@@ -1,6 +1,6 @@
 """The real application, in process: real store adapter, real valkey-server, scripted endpoint."""
 
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +55,8 @@ async def running(settings: Settings, *, embedder: Embedder | None = None) -> As
     app = create_app(
         lambda metrics: open_parts(settings, metrics, embedder=embedder or HashedEmbedder())
     )
-    async with app.router.lifespan_context(app) as state:
+    async with app.router.lifespan_context(app) as opened:
+        state: Mapping[str, Any] = opened or {}
 
         async def with_state(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
             scope["state"] = dict(state)

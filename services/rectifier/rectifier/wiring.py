@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
-from rectifier_core.adapters.redis_client import open_redis
-from rectifier_core.valkey import BundledServer
 from redis.asyncio import Redis
 
 from rectifier.audit import Auditor
@@ -20,12 +18,13 @@ from rectifier.settings import Settings
 from rectifier_core.adapters.openai_chat import OpenAiChat
 from rectifier_core.adapters.openai_embedding import OpenAiEmbedder
 from rectifier_core.adapters.openai_endpoint import DEFAULT_BASE_URL, OpenAiEndpoint
-from rectifier_core.adapters.qdrant_store import QdrantStore
+from rectifier_core.adapters.redis_client import open_redis
 from rectifier_core.chat import ChatModel
 from rectifier_core.embedding import Embedder
 from rectifier_core.pools import Pools
 from rectifier_core.starter import starter_indicators
 from rectifier_core.store import IndicatorStore
+from rectifier_core.valkey import BundledServer
 
 STORE_FOLDER = "indicators"
 QUEUE_FOLDER = "queue"
@@ -128,6 +127,9 @@ async def _open_store(settings: Settings, embedder: Embedder) -> AsyncIterator[I
 
         store = EdgeStore(settings.data_dir / STORE_FOLDER)
     else:
+        # Imported here: the client takes 40 MB, which the embedded default does not need.
+        from rectifier_core.adapters.qdrant_store import QdrantStore
+
         key = settings.qdrant_api_key
         store = QdrantStore(settings.qdrant_url, api_key=key.get_secret_value() if key else None)
     try:
