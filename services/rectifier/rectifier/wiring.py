@@ -51,6 +51,9 @@ async def open_parts(
         store = await stack.enter_async_context(_open_store(settings, embedder))
         pools = Pools(store, embedder, redis)
         await pools.seed(starter_indicators())
+        # Heals a crash between store and record, and a Redis that lost its data; after the seed,
+        # which could not tell what a new store lacks from what a user deleted.
+        await pools.reconcile()
         live = LiveSnapshot(store, pools, dimension=embedder.dimension)
         await live.refresh()
         await stack.enter_async_context(_followed(live))
