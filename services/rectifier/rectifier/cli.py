@@ -1,20 +1,18 @@
 """Commands of ``rectifier``."""
 
-import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from rectifier import logs
+from rectifier.commands import pool
+from rectifier.commands.outcome import fail
 from rectifier.serve import serve as serve_until_stopped
 from rectifier.settings import PREFIX, Settings, unknown_settings
 from rectifier_core.errors import RectifierError
-
-EXIT_PARTLY = 1
-EXIT_FAILED = 2
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,11 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Audits the messages of a multi-agent system before the other agents read them.",
 )
-
-
-@app.callback()
-def _commands() -> None:
-    """Keep ``serve`` a command of its own while it is the only one."""
+app.add_typer(pool.app, name="pool")
 
 
 @app.command()
@@ -52,12 +46,6 @@ def read_settings(**overrides: Any) -> Settings:
         return Settings(**{name: value for name, value in overrides.items() if value is not None})
     except (ValidationError, SettingsError) as error:
         fail(_first(error))
-
-
-def fail(line: str) -> NoReturn:
-    """Exit with one line on standard error."""
-    typer.echo(f"rectifier: {line}", err=True)
-    sys.exit(EXIT_FAILED)
 
 
 def _first(error: ValidationError | SettingsError) -> str:

@@ -1,0 +1,1 @@
+"""Commands of ``rectifier``, a module each."""
