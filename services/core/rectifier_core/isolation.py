@@ -40,9 +40,10 @@ def encoded(text: str | list[str]) -> str:
     Letters of every script stay as they are; invisible characters and the first character of
     chat template tokens are escapes. Lone surrogates become U+FFFD.
     """
-    return _TEMPLATE.sub(
-        _escape, _INVISIBLE.sub(_escape, whole(json.dumps(text, ensure_ascii=False)))
-    )
+    line = json.dumps(text, ensure_ascii=False)
+    if _is_plain(line):
+        return line
+    return _TEMPLATE.sub(_escape, _INVISIBLE.sub(_escape, whole(line)))
 
 
 def visible(text: str) -> str:
@@ -51,6 +52,8 @@ def visible(text: str) -> str:
     Printable text stays exactly as it is; line breaks are ``\n`` in two characters, and what
     `encoded` escapes is escaped.
     """
+    if _is_plain(text):
+        return text
     return _TEMPLATE.sub(_escape, _CONTROL.sub(_escape, whole(text)))
 
 
@@ -74,6 +77,11 @@ def plain(text: str) -> str:
     """
     shown = " ".join(_CONTROL.sub(_blank, whole(text)).split())
     return _TEMPLATE.sub(r"\g<0> ", shown)
+
+
+def _is_plain(text: str) -> bool:
+    """Return True for text that surely has nothing to escape: the common case, told cheaply."""
+    return text.isascii() and text.isprintable() and not any(sign in text for sign in "<[]")
 
 
 def _blank(match: re.Match[str]) -> str:

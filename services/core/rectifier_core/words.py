@@ -165,6 +165,8 @@ def is_mostly_latin(text: str) -> bool:
     Letters that only mathematics uses count as Latin. Of long texts both ends are looked at.
     """
     sample = _ends(text, SAMPLE)
+    if sample.isascii():
+        return True
     letters = len(_LETTER.findall(sample))
     return 2 * len(_LATIN.findall(sample)) >= letters
 
