@@ -1,50 +1,43 @@
 """Answers kept under an ``Idempotency-Key``: a repeated request gets the first one's."""
 
-import asyncio
 import hashlib
 import json
+import math
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
-from rectifier_core.adapters.redis_client import translated
 from redis.asyncio import Redis
 
+from rectifier.scripts import Script
+from rectifier.waits import Waits
+from rectifier_core.adapters.redis_client import translated
 from rectifier_core.deadline import Deadline
-from rectifier_core.errors import InputError, StateError
+from rectifier_core.errors import InputError, UnavailableError
 
 TTL_S = 24 * 3600
+KEY_LIMIT = 256  # characters
 LEASE_MARGIN_S = 1.0
-POLL_S = 0.05
-
-# KEYS: the key; ARGV: the holder's mark, then the stored value ('' to forget), ttl in s.
-_SETTLE = """
-if redis.call('HGET', KEYS[1], 'holder') ~= ARGV[1] then return 0 end
-if ARGV[2] == '' then return redis.call('DEL', KEYS[1]) end
-redis.call('HDEL', KEYS[1], 'holder')
-redis.call('HSET', KEYS[1], 'answer', ARGV[2])
-return redis.call('EXPIRE', KEYS[1], ARGV[3])
-"""
-
-# KEYS: the key; ARGV: the holder's mark, the body's hash, lease in ms.
-# Returns the body's hash and the answer of who was first, or nothing where the caller is.
-_BEGIN = """
-if redis.call('EXISTS', KEYS[1]) == 1 then return redis.call('HMGET', KEYS[1], 'body', 'answer') end
-redis.call('HSET', KEYS[1], 'holder', ARGV[1], 'body', ARGV[2])
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
-return {}
-"""
+SETTLE_S = 2.0  # seconds that keeping an answer or forgetting a key may take
 
 
 class Idempotency:
-    """Runs work once a key. Only an answer is kept: work that raises may be tried again."""
+    """Does work once a key. Only an answer is kept: work that raises may be tried again."""
 
     def __init__(self, redis: Redis, *, ttl_s: int = TTL_S) -> None:
-        """Keep the client, which the caller opens and closes; it decodes responses."""
-        self._redis = redis
-        self._ttl_s = ttl_s
-        self._begin = redis.register_script(_BEGIN)
-        self._settle = redis.register_script(_SETTLE)
+        """Keep the client.
+
+        Args:
+            redis: Opened and closed by the caller; it decodes responses.
+            ttl_s: Seconds that an answer is kept.
+        """
+        # redis-py types every reply as bytes or text; this client decodes.
+        self._redis: Any = redis
+        self._ttl_ms = ttl_s * 1000
+        self._begin = Script(redis, "begin")
+        self._settle = Script(redis, "settle")
+        self._waits = Waits()
 
     async def once(
         self,
@@ -57,45 +50,74 @@ class Idempotency:
     ) -> bytes:
         """Return the answer that ``key`` has in ``scope``, or do ``work`` and keep what it returns.
 
+        Where Redis goes away while the work is done, its answer is returned and not kept.
+
         Args:
-            work: Returns the answer, UTF-8.
+            work: Returns the answer, UTF-8 and not empty.
             scope: Tenant, path and run: the same key elsewhere is another one.
-            key: As the caller sent it.
+            key: As the caller sent it, 1 to 256 characters.
             body: The request's body; the key is bound to its hash.
             deadline: How long the same request under way is waited for.
 
         Raises:
-            InputError: The key was used with another body.
+            InputError: The key is empty or too long, or was used with another body.
             DeadlineError: The same request is still under way.
             StateError: Redis did not answer.
         """
+        if not 1 <= len(key) <= KEY_LIMIT:
+            raise InputError(f"a key has 1 to {KEY_LIMIT} characters", field="Idempotency-Key")
         name = "rectifier:once:" + _digest(json.dumps([*scope, key]).encode())
-        body_hash, holder = _digest(body), uuid.uuid4().hex
-        while True:
-            lease_ms = round((deadline.left() + LEASE_MARGIN_S) * 1000)
-            with translated():
-                found = await self._begin(keys=[name], args=[holder, body_hash, lease_ms])
-            if not found:
-                break
-            if found[0] != body_hash:
-                raise InputError("the key was used with another body", field="Idempotency-Key")
-            if found[1] is not None:
-                kept: str = found[1]
-                return kept.encode()
-            await asyncio.sleep(min(POLL_S, deadline.left()))
+        holder = uuid.uuid4().hex
+        kept = await self._begun(name, holder, _digest(body), deadline)
+        if kept is not None:
+            return kept
+        answer = b""
         try:
             answer = await work()
-        except BaseException:
-            # A key that cannot be forgotten now is forgotten with its lease.
-            with suppress(StateError):
-                await self._settled(name, holder, "")
-            raise
-        await self._settled(name, holder, answer.decode())
+        finally:
+            # No answer, no key: the work may be tried again.
+            await self._settled(name, holder, answer)
         return answer
 
-    async def _settled(self, name: str, holder: str, answer: str) -> None:
-        with translated():
-            await self._settle(keys=[name], args=[holder, answer, self._ttl_s])
+    async def _begun(
+        self, name: str, holder: str, body_hash: str, deadline: Deadline
+    ) -> bytes | None:
+        """Return the answer that is kept, or None where ``holder`` is the one to do the work."""
+        while True:
+            lease_ms = math.ceil((deadline.left() + LEASE_MARGIN_S) * 1000)
+            arguments = (holder, body_hash, lease_ms)
+            try:
+                found = await self._begin([name], arguments, deadline=deadline)
+            except BaseException:
+                # The script may have run all the same.
+                await self._settled(name, holder, b"")
+                raise
+            match found:
+                case ["begun"]:
+                    return None
+                case ["answer", answer]:
+                    kept: str = answer
+                    return kept.encode()
+                case ["wait", first, left_ms]:
+                    await self._until_over(name, first, left_ms / 1000, deadline)
+                case _:
+                    detail = "the key was used with another body"
+                    raise InputError(detail, field="Idempotency-Key")
+
+    async def _until_over(self, name: str, first: str, left_s: float, deadline: Deadline) -> None:
+        async def is_pending() -> bool:
+            with translated():
+                return bool(await self._redis.hget(name, "holder") == first)
+
+        waited = (name, first)
+        await self._waits.until_over(waited, is_pending, deadline=deadline, at_most=left_s)
+
+    async def _settled(self, name: str, holder: str, answer: bytes) -> None:
+        # A key that cannot be settled is forgotten with its lease.
+        with suppress(UnavailableError):
+            arguments = (holder, answer.decode(), self._ttl_ms)
+            await self._settle([name], arguments, deadline=Deadline.after(SETTLE_S))
+        self._waits.wake((name, holder))
 
 
 def _digest(data: bytes) -> str:

@@ -1,35 +1,37 @@
 """The state of runs in Redis: attempts are claimed before the judge is asked, committed after.
 
-A run is one hash, one list of message ids in the order of their first claim, and one hash a message,
-all under one hash tag, so that a script touches one cluster slot. Every key expires a day after the
-last message. The scripts stand in ``lua/``.
+A run has four keys: its state with that of its messages, the order of the messages, the answers that
+were given, and the contents. They stand under one hash tag, so that a script touches one cluster
+slot, and expire together, a day after the last message. The scripts stand in ``lua/``.
 """
 
-import asyncio
 import hashlib
 import json
 import math
 import re
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from importlib.resources import files
 from typing import Any
 
-from rectifier_core.adapters.redis_client import translated
 from redis.asyncio import Redis
-from redis.commands.core import AsyncScript
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from rectifier.policy import Policy
+from rectifier.scripts import Script
+from rectifier.waits import Waits
+from rectifier_core.adapters.redis_client import translated
 from rectifier_core.deadline import Deadline
-from rectifier_core.errors import ConflictError, NotFoundError
+from rectifier_core.errors import ConflictError, NotFoundError, StateError, UnavailableError
 from rectifier_core.message import Message
 
 TTL_S = 24 * 3600
 LEASE_MARGIN_S = 1.0
-POLL_S = 0.02
-SLOWEST_POLL_S = 0.25
+RELEASE_S = 2.0  # seconds that giving a claim back may take
+CONTENT_LIMIT = 16 * 1024 * 1024  # bytes of contents that a run keeps
+OF_ATTEMPTS = frozenset({"hash", "record"})  # fields of the state that also name an attempt
 RANKED_RUNS = 1_000
 RANKED_AT_LEAST = 20
 RANKS_TTL_S = 90 * 24 * 3600
@@ -43,7 +45,8 @@ CONFLICTS: Mapping[str, str] = {
     "in_progress": "an attempt at this message is under way",
 }
 
-_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?")
+NUMBER_LIMIT = 1_000  # characters
+_NUMBER = re.compile(r"[+-]?(?=\.?\d)(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,18 +215,22 @@ class Runs:
 
         Args:
             redis: Opened and closed by the caller; it decodes responses.
-            content: Whether tasks, texts and feedback are stored.
+            content: Whether tasks and texts are stored, and feedback is shown later. An answer is
+                kept in any case, with what it quotes: it is owed to a repeated request.
             ttl_s: Seconds after the last message until a run is forgotten.
         """
         # redis-py types every reply as bytes or text; this client decodes.
         self._redis: Any = redis
         self._content = content
         self._ttl_ms = ttl_s * 1000
-        self._claim = _script(redis, "claim")
-        self._commit = _script(redis, "commit")
-        self._release = _script(redis, "release")
-        self._finish = _script(redis, "finish")
-        self._waits: dict[tuple[str, int, str], asyncio.Task[str | None]] = {}
+        self._claim = Script(redis, "claim")
+        self._commit = Script(redis, "commit")
+        self._release = Script(redis, "release")
+        self._finish = Script(redis, "finish")
+        self._outcome = Script(redis, "outcome")
+        self._enqueue = Script(redis, "enqueue")
+        self._dequeue = Script(redis, "dequeue")
+        self._waits = Waits()
 
     async def check(self) -> None:
         """Return where Redis answers."""
@@ -259,28 +266,36 @@ class Runs:
                 (``task_mismatch``).
             DeadlineError: The attempt under way was not decided in time.
         """
-        keys = _keys(ref)
+        asked = attempt
         while True:
             fence = uuid.uuid4().hex
             lease_ms = math.ceil((deadline.left() + LEASE_MARGIN_S) * 1000)
-            arguments = [ref.message_id, content_hash, -1 if attempt is None else attempt]
-            arguments += [task_hash, fence, lease_ms, self._ttl_ms, fallback_of or "", pool]
-            result = await self._call(self._claim, keys, arguments)
+            arguments: list[str | int] = [ref.message_id, content_hash]
+            arguments += [-1 if asked is None else asked, task_hash, fence, lease_ms, self._ttl_ms]
+            arguments += [fallback_of or "", pool]
+            try:
+                result = await self._claim(_keys(ref), arguments, deadline=deadline)
+            except BaseException:
+                # The script may have run all the same.
+                await self._give_back(ref, fence)
+                raise
             match result:
                 case ["claim", number, unchanged, in_shadow, *rest]:
                     previous = rest[0] if rest else None
                     return Claim(ref, number, fence, bool(unchanged), bool(in_shadow), previous)
                 case ["answer", answer]:
                     return Answered(answer.encode())
-                case ["wait", number]:
-                    answer = await self._decided(keys[2], number, content_hash, deadline)
-                    if answer is not None:
-                        return Answered(answer.encode())
+                case ["wait", number, holder, left_ms]:
+                    await self._until_over(ref, holder, left_ms / 1000, deadline)
+                    # What was waited for is the answer, also where it is not the last by now.
+                    asked = number
+                case ["conflict", "attempt_mismatch", _] if asked != attempt:
+                    asked = attempt  # another text took that number meanwhile
                 case ["conflict", "attempt_mismatch", expected]:
                     detail = f"{CONFLICTS['attempt_mismatch']}; the next is {expected}"
                     raise ConflictError("attempt_mismatch", detail)
                 case _:
-                    raise ConflictError(result[1], CONFLICTS[result[1]])
+                    raise _conflict(result)
 
     async def commit(
         self,
@@ -296,6 +311,8 @@ class Runs:
         expected_messages: int | None = None,
     ) -> bytes:
         """Store the decision and return the whole answer.
+
+        A commit whose answer was lost with the connection is sent once more: it counts once.
 
         Args:
             claim: What was claimed.
@@ -317,19 +334,28 @@ class Runs:
             content = json.dumps(_content(message), ensure_ascii=False)
         else:
             kept["feedback"] = None
-        arguments = [claim.ref.message_id, claim.fence, decision, answer.decode()]
+        arguments: list[str | int] = [claim.ref.message_id, claim.fence, decision, answer.decode()]
         arguments += [json.dumps(kept, ensure_ascii=False), previous.decode(), content]
-        arguments += [str(policy.gamma), str(expected_messages or 0), str(policy.max_retries)]
-        arguments += [str(self._ttl_ms), task if self._content else ""]
-        result = await self._call(self._commit, _keys(claim.ref), arguments)
+        arguments += [policy.gamma, expected_messages or 0, policy.max_retries, self._ttl_ms]
+        arguments += [task if self._content else "", CONTENT_LIMIT]
+        try:
+            result = await self._commit(_keys(claim.ref), arguments)
+        except StateError as exc:
+            if not isinstance(exc.__cause__, RedisConnectionError):
+                raise
+            result = await self._commit(_keys(claim.ref), arguments)
+        self._waits.wake((claim.ref, claim.fence))
         if result[0] == "conflict":
-            raise ConflictError(result[1], CONFLICTS[result[1]])
+            raise _conflict(result)
         committed: str = result[1]
         return committed.encode()
 
     async def release(self, claim: Claim) -> None:
-        """Give a claim back undecided. A claim that was committed or lost is left alone."""
-        await self._call(self._release, _keys(claim.ref), [claim.ref.message_id, claim.fence])
+        """Give a claim back undecided. A claim that was committed or lost is left alone.
+
+        Raises nothing where Redis is away: the claim then ends with its lease.
+        """
+        await self._give_back(claim.ref, claim.fence)
 
     async def view(self, tenant: str, run_id: str) -> RunView:
         """Return a run as it stands.
@@ -361,16 +387,16 @@ class Runs:
             NotFoundError: There is none, or it expired.
             ConflictError: An attempt is under way (``in_progress``).
         """
-        keys = _run_keys(tenant, run_id)
-        result = await self._call(self._finish, keys, [])
+        result = await self._finish(_run_keys(tenant, run_id), [])
         if result[0] == "missing":
             raise _missing(run_id)
         if result[0] == "conflict":
-            raise ConflictError(result[1], CONFLICTS[result[1]])
+            raise _conflict(result)
         _, is_new, due, retained = result
         run, messages = await self._read(tenant, run_id)
         depth = _depth(messages)
-        if is_new and depth is not None:
+        # A rerun in shadow asks no agent twice: its depth says nothing.
+        if is_new and depth is not None and "fallback_of" not in run:
             await self._rank(tenant, run.get("pool", ""), depth)
         return Finished(run_id, tuple(retained), bool(due), _counts(run))
 
@@ -385,19 +411,24 @@ class Runs:
     ) -> Outcome:
         """Record how a run ended, and queue a wrong one to be learnt from, once.
 
+        Args:
+            tenant: Whose run it is.
+            run_id: The run.
+            final_answer: What the team answered.
+            correct: Whether that is right, where the caller knows: it decides.
+            ground_truth: The reference; alone it decides where both are plain numbers.
+
         Raises:
             NotFoundError: There is none, or it expired.
-            ConflictError: Another outcome is recorded (``outcome_recorded``).
+            ConflictError: Another outcome is recorded, and it is known (``outcome_recorded``).
         """
-        run, messages = await self._read(tenant, run_id)
         known = correct if correct is not None else _agrees(final_answer, ground_truth)
-        digest = hashlib.sha256(
-            json.dumps([final_answer, known, ground_truth]).encode()
-        ).hexdigest()
-        key = _run_keys(tenant, run_id)[0]
-        with translated():
-            is_first = await self._redis.hsetnx(key, "outcome", digest)
-        if not is_first and run.get("outcome", digest) != digest:
+        digest = _digest([final_answer, known, ground_truth])
+        state = _run_keys(tenant, run_id)[0]
+        recorded = await self._outcome([state], [digest, int(known is not None)])
+        if recorded == "missing":
+            raise _missing(run_id)
+        if recorded == "conflict":
             raise ConflictError("outcome_recorded", "another outcome of this run is recorded")
         if known is None:
             return Outcome(correct=None, queued=False, reason="the outcome is unknown")
@@ -405,22 +436,21 @@ class Runs:
             return Outcome(correct=True, queued=False, reason="the run ended right")
         if not self._content:
             return Outcome(correct=False, queued=False, reason="contents are not stored")
+        run, messages = await self._read(tenant, run_id)
         if not messages:
             return Outcome(correct=False, queued=False, reason="the run has no messages")
-        trajectory_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{key}:{digest}"))
-        if "entry" not in run:
-            trajectory = _trajectory(trajectory_id, run, messages, final_answer, ground_truth)
-            with translated():
-                entry = await self._redis.xadd(
-                    TRAJECTORIES,
-                    {
-                        "id": trajectory_id,
-                        "tenant": tenant,
-                        "pool": run.get("pool", ""),
-                        "trajectory": json.dumps(trajectory, ensure_ascii=False),
-                    },
-                )
-                await self._redis.hset(key, "entry", entry)
+        if "is_cut" in run:
+            reason = f"its contents are more than {CONTENT_LIMIT:,} bytes"
+            return Outcome(correct=False, queued=False, reason=reason)
+        trajectory_id = _trajectory_id(state, digest)
+        contents = await self._contents(tenant, run_id)
+        trajectory = _trajectory(trajectory_id, contents, messages, final_answer, ground_truth)
+        await self._queue(trajectory, tenant=tenant, pool=run.get("pool", ""))
+        with translated():
+            kept = await self._redis.hget(state, "outcome")
+        if kept != digest:  # deleted meanwhile, and what it queues with it
+            await self._unqueue(trajectory_id)
+            raise _missing(run_id)
         return Outcome(correct=False, queued=True, trajectory_id=trajectory_id)
 
     async def delete(self, tenant: str, run_id: str) -> None:
@@ -431,67 +461,60 @@ class Runs:
         """
         keys = _run_keys(tenant, run_id)
         with translated():
-            run = await self._redis.hgetall(keys[0])
-            order = await self._redis.lrange(keys[1], 0, -1)
-            if not run:
-                raise _missing(run_id)
-            if "entry" in run:
-                await self._redis.xdel(TRAJECTORIES, run["entry"])
-            doomed = [_keys(MessageRef(tenant, run_id, id_))[2] for id_ in order]
-            await self._redis.delete(*keys, *doomed)
+            digest = await self._redis.hget(keys[0], "outcome")
+        if digest is not None:
+            await self._unqueue(_trajectory_id(keys[0], digest))
+        with translated():
+            removed = await self._redis.delete(*keys)
+        if not removed:
+            raise _missing(run_id)
 
-    async def _decided(
-        self, key: str, attempt: int, content_hash: str, deadline: Deadline
-    ) -> str | None:
-        """Wait until an attempt under way is decided; None where its claim was given back.
+    async def _until_over(
+        self, ref: MessageRef, holder: str, left_s: float, deadline: Deadline
+    ) -> None:
+        state = _keys(ref)[0]
 
-        All who wait in this process share one poll.
-        """
-        name = (key, attempt, content_hash)
-        if name not in self._waits:
-            task = asyncio.create_task(self._poll(key, attempt))
-            self._waits[name] = task
-            task.add_done_callback(lambda _: self._waits.pop(name, None))
-        waited = self._waits[name]
-        try:
-            async with asyncio.timeout(deadline.left()):
-                return await asyncio.shield(waited)
-        except TimeoutError:
-            deadline.left()
-            return None
-
-    async def _poll(self, key: str, attempt: int) -> str | None:
-        pause = POLL_S
-        while True:
+        async def is_pending() -> bool:
             with translated():
-                answer, fence, lease = await self._redis.hmget(
-                    key, [f"answer:{attempt}", "fence", "lease"]
-                )
-                seconds, micros = await self._redis.time()
-            if answer is not None or fence is None:
-                decided: str | None = answer
-                return decided
-            if float(lease) <= seconds * 1000 + micros / 1000:
-                return None
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.5, SLOWEST_POLL_S)
+                found = await self._redis.hget(state, f"fence:{ref.message_id}")
+            return bool(found == holder)
+
+        name = (ref, holder)
+        await self._waits.until_over(name, is_pending, deadline=deadline, at_most=left_s)
+
+    async def _give_back(self, ref: MessageRef, fence: str) -> None:
+        with suppress(UnavailableError):
+            arguments = [ref.message_id, fence]
+            await self._release(_keys(ref), arguments, deadline=Deadline.after(RELEASE_S))
+        self._waits.wake((ref, fence))
+
+    async def _queue(self, trajectory: Mapping[str, object], *, tenant: str, pool: str) -> None:
+        name = str(trajectory["id"])
+        text = json.dumps(trajectory, ensure_ascii=False)
+        fields = ["id", name, "tenant", tenant, "pool", pool, "trajectory", text]
+        await self._enqueue(_queue_keys(name), [self._ttl_ms, *fields])
+
+    async def _unqueue(self, trajectory_id: str) -> None:
+        await self._dequeue(_queue_keys(trajectory_id), [])
 
     async def _read(
         self, tenant: str, run_id: str
     ) -> tuple[dict[str, str], list[tuple[str, dict[str, str]]]]:
         """Return the run's fields, and id and fields of its decided messages, in order."""
-        keys = _run_keys(tenant, run_id)
+        state, order, *_ = _run_keys(tenant, run_id)
         with translated():
-            run = await self._redis.hgetall(keys[0])
-            if not run:
-                raise _missing(run_id)
-            order = await self._redis.lrange(keys[1], 0, -1)
-            async with self._redis.pipeline(transaction=False) as pipe:
-                for id_ in order:
-                    pipe.hgetall(_keys(MessageRef(tenant, run_id, id_))[2])
-                found = await pipe.execute()
-        pairs = zip(order, found, strict=True)
-        return run, [(id_, fields) for id_, fields in pairs if "decided" in fields]
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.hgetall(state)
+                pipe.lrange(order, 0, -1)
+                fields, ids = await pipe.execute()
+        if not fields:
+            raise _missing(run_id)
+        return _parted(fields, ids)
+
+    async def _contents(self, tenant: str, run_id: str) -> dict[str, str]:
+        with translated():
+            found: dict[str, str] = await self._redis.hgetall(_run_keys(tenant, run_id)[3])
+        return found
 
     async def _rank(self, tenant: str, pool: str, depth: float) -> None:
         key = _ranks_key(tenant, pool)
@@ -512,33 +535,36 @@ class Runs:
         equal = sum(one == depth for one in depths)
         return (below + equal / 2) / len(depths)
 
-    # A script's reply is a list of text, numbers and lists.
-    async def _call(self, script: AsyncScript, keys: list[str], arguments: list[Any]) -> list[Any]:
-        with translated():
-            result: list[Any] = await script(keys=keys, args=arguments)
-        return result
-
-
-def _script(redis: Redis, name: str) -> AsyncScript:
-    source = files(__package__).joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
-    return redis.register_script(source)
-
 
 def _run_keys(tenant: str, run_id: str) -> list[str]:
     # Ids are any text: hashed, they can neither collide nor close the hash tag.
-    digest = hashlib.sha256(json.dumps([tenant, run_id]).encode()).hexdigest()[:40]
-    return [f"rectifier:{{{digest}}}:run", f"rectifier:{{{digest}}}:order"]
+    tag = f"rectifier:{{{_digest([tenant, run_id])[:40]}}}"
+    return [f"{tag}:state", f"{tag}:order", f"{tag}:answers", f"{tag}:contents"]
 
 
 def _keys(ref: MessageRef) -> list[str]:
-    run, order = _run_keys(ref.tenant, ref.run_id)
-    digest = hashlib.sha256(ref.message_id.encode()).hexdigest()[:40]
-    return [run, order, f"{run.removesuffix(':run')}:message:{digest}"]
+    return _run_keys(ref.tenant, ref.run_id)
 
 
 def _ranks_key(tenant: str, pool: str) -> str:
-    digest = hashlib.sha256(json.dumps([tenant, pool]).encode()).hexdigest()[:40]
-    return f"rectifier:{{{digest}}}:depths"
+    return f"rectifier:{{{_digest([tenant, pool])[:40]}}}:depths"
+
+
+def _queue_keys(trajectory_id: str) -> list[str]:
+    # The stream's name is the mark's hash tag: both are in one slot.
+    return [TRAJECTORIES, f"{{{TRAJECTORIES}}}:mark:{trajectory_id}"]
+
+
+def _trajectory_id(state: str, digest: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{state}:{digest}"))
+
+
+def _digest(parts: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _conflict(result: list[Any]) -> ConflictError:
+    return ConflictError(result[1], CONFLICTS[result[1]])
 
 
 def _missing(run_id: str) -> NotFoundError:
@@ -553,6 +579,24 @@ def _counts(run: Mapping[str, str]) -> RunCounts:
         rejected=int(run.get("rejected", 0)),
         fallback=None if closed is None else closed == "fallback",
     )
+
+
+def _parted(
+    fields: Mapping[str, str], ids: list[str]
+) -> tuple[dict[str, str], list[tuple[str, dict[str, str]]]]:
+    """Part the run's own fields from those of its messages, whose names end in the message's id."""
+    run: dict[str, str] = {}
+    messages: dict[str, dict[str, str]] = {id_: {} for id_ in ids}
+    for field, value in fields.items():
+        name, is_of_message, rest = field.partition(":")
+        if not is_of_message:
+            run[name] = value
+            continue
+        if name in OF_ATTEMPTS:
+            number, _, rest = rest.partition(":")
+            name = f"{name}:{number}"
+        messages.setdefault(rest, {})[name] = value
+    return run, [(id_, messages[id_]) for id_ in ids if "decided" in messages[id_]]
 
 
 def _message_view(message_id: str, fields: Mapping[str, str]) -> MessageView:
@@ -600,15 +644,15 @@ def _agrees(final_answer: str, ground_truth: str | None) -> bool | None:
 
 
 def _number(text: str) -> Decimal | None:
-    plain = text.strip()
-    if not _NUMBER.fullmatch(plain) or not any(char.isdigit() for char in plain):
+    plain = text.strip().replace("\N{MINUS SIGN}", "-")
+    if len(plain) > NUMBER_LIMIT or not _NUMBER.fullmatch(plain):
         return None
     return Decimal(plain.replace(",", ""))
 
 
 def _trajectory(
     trajectory_id: str,
-    run: Mapping[str, str],
+    contents: Mapping[str, str],
     messages: list[tuple[str, dict[str, str]]],
     final_answer: str,
     ground_truth: str | None,
@@ -617,14 +661,14 @@ def _trajectory(
     steps: list[dict[str, object]] = []
     for message_id, fields in messages:
         for attempt, record in enumerate(_records(fields)):
-            content = json.loads(fields.get(f"content:{attempt}", "{}"))
+            content = json.loads(contents.get(f"{attempt}:{message_id}", "{}"))
             decided = {"attempt": attempt, "decision": record["decision"]}
             steps.append({"index": len(steps), "message_id": message_id, **content, **decided})
     return {
         "schema": "neutral-trajectory/1",
         "id": trajectory_id,
         "failed": True,
-        "question": run.get("task", ""),
+        "question": contents.get("task", ""),
         "ground_truth": ground_truth,
         "final_answer": final_answer,
         "steps": steps,
