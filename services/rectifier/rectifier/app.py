@@ -12,7 +12,8 @@ from rectifier.envelope import Envelope
 from rectifier.metrics import Metrics
 from rectifier.parts import Parts
 from rectifier.routes import audit, operations, pools, rectify, runs
-from rectifier.wire import MAX_BODY_BYTES
+
+BODY_TIMEOUT_S = 30.0
 
 DESCRIPTION = """
 Audits a message of a multi-agent system before the other agents read it, and answers
@@ -26,11 +27,16 @@ class State(TypedDict):
     parts: Parts
 
 
-def create_app(open_parts: Callable[[Metrics], AbstractAsyncContextManager[Parts]]) -> FastAPI:
+def create_app(
+    open_parts: Callable[[Metrics], AbstractAsyncContextManager[Parts]],
+    *,
+    body_timeout: float = BODY_TIMEOUT_S,
+) -> FastAPI:
     """Return the application.
 
     Args:
         open_parts: Opens everything that requests need, for as long as the application runs.
+        body_timeout: Seconds that a client may take to send a body of a few kilobytes.
     """
     metrics = Metrics()
 
@@ -44,10 +50,10 @@ def create_app(open_parts: Callable[[Metrics], AbstractAsyncContextManager[Parts
         description=DESCRIPTION,
         version=version("rectifier"),
         lifespan=lifespan,
-        max_body_size=MAX_BODY_BYTES,
+        redirect_slashes=False,
     )
     for module in (audit, rectify, runs, pools, operations):
         app.include_router(module.router)
     problems.install(app)
-    app.add_middleware(Envelope, metrics=metrics)
+    app.add_middleware(Envelope, metrics=metrics, body_timeout=body_timeout)
     return app

@@ -7,12 +7,19 @@ import uuid
 
 import structlog
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rectifier.body import Body, too_large
 from rectifier.metrics import Metrics
-from rectifier.problems import problem
+from rectifier.problems import http_problem, problem
+from rectifier.wire import MAX_BODY_BYTES, MAX_IMPORT_BYTES
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+IMPORT_PATH = re.compile(r"/pools/[^/]*/indicators/import")
+
+# What a browser can be led to by a name that an attacker owns has a dot and is no address.
+FOREIGN_HOST = re.compile(r"(?!.*\.localhost$)(?=.*[a-z])[^\[\]]*\.[^\[\]]*", re.IGNORECASE)
 
 log = structlog.get_logger()
 
@@ -20,9 +27,11 @@ log = structlog.get_logger()
 class Envelope:
     """ASGI middleware, outermost."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, *, body_timeout: float) -> None:
+        """Wrap ``app``; ``body_timeout`` is in seconds."""
         self._app = app
         self._metrics = metrics
+        self._body_timeout = body_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request inside the envelope."""
@@ -33,21 +42,25 @@ class Envelope:
         request_id = _request_id(headers.get("x-request-id"))
         scope.setdefault("state", {})["request_id"] = request_id
         began, status = time.perf_counter(), 0
+        is_head = scope["method"] == "HEAD"
+        limit = MAX_IMPORT_BYTES if IMPORT_PATH.fullmatch(scope["path"]) else MAX_BODY_BYTES
 
         async def send_marked(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"].append((b"x-request-id", request_id.encode()))
+            elif is_head:
+                message["body"] = b""
             await send(message)
 
         try:
-            if headers.get("content-encoding", "identity").lower() != "identity":
-                detail = "no content encoding is accepted"
-                refusal = problem(request_id, 415, "unsupported-media-type", detail)
-                await refusal(scope, receive, send_marked)
+            if refusal := _refusal(headers, limit):
+                await http_problem(request_id, refusal)(scope, receive, send_marked)
             else:
-                await self._app(scope, receive, send_marked)
+                body = Body(receive, limit=limit, timeout=self._body_timeout)
+                inner = {**scope, "method": "GET"} if is_head else scope
+                await self._app(inner, body.receive, send_marked)
         except Exception as error:  # noqa: BLE001 - the top: nothing may leave as a stack trace
             # Frames, not the text: an error's message may quote the request.
             log.error(  # noqa: TRY400 - log.exception would write the error's text
@@ -76,3 +89,15 @@ class Envelope:
 
 def _request_id(given: str | None) -> str:
     return given if given and REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _refusal(headers: Headers, limit: int) -> HTTPException | None:
+    host = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
+    if FOREIGN_HOST.fullmatch(host):
+        return HTTPException(421, "the service answers to localhost and to addresses")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        return HTTPException(415, "no content encoding is accepted")
+    length = headers.get("content-length", "")
+    if length.isdecimal() and (len(length) > len(str(limit)) or int(length) > limit):
+        return too_large(limit)
+    return None

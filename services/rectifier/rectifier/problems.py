@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from rectifier.wire import BodyError
+from rectifier.wire import UNKNOWN_FIELD, FieldError
 from rectifier_core.errors import (
     ConflictError,
     DeadlineError,
@@ -39,6 +39,17 @@ STATUS: Sequence[tuple[type[RectifierError], int, str]] = (
 
 # Kinds of errors that the framework raises, where the status's own phrase would not do.
 KINDS = {400: "malformed-body", 413: "body-too-large", 422: "invalid-request"}
+
+# Types of validation errors that only say what another branch of a union wanted.
+WANTED = {
+    "bool_type": "true or false",
+    "dict_type": "an object",
+    "list_type": "a list",
+    "model_attributes_type": "an object",
+    "model_type": "an object",
+    "string_type": "a string",
+}
+MAX_FIELD_CHARS = 256
 
 log = structlog.get_logger()
 
@@ -96,8 +107,24 @@ def problem(
     )
 
 
+def http_problem(request_id: str, error: HTTPException) -> Response:
+    """Return the problem document of an error that names its status."""
+    status = error.status_code
+    kind = KINDS.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "-")
+    field = error.field if isinstance(error, FieldError) else None
+    return problem(request_id, status, kind, str(error.detail), field=field, headers=error.headers)
+
+
 def install(app: FastAPI) -> None:
-    """Make every error of ``app`` a problem document."""
+    """Make every error of ``app`` a problem document, also in its OpenAPI document."""
+    build = app.openapi
+
+    def with_problem() -> dict[str, Any]:
+        document = build()
+        document["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+        return document
+
+    app.openapi = with_problem  # type: ignore[method-assign]  # FastAPI's own way to extend it
     app.add_exception_handler(RectifierError, _rectifier_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -127,24 +154,16 @@ async def _rectifier_error(request: Request, error: Exception) -> Response:
 async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it alone
     if _lacks_json_type(request, error):
-        detail = "Content-Type must be application/json"
-        return problem(request_id(request), 415, "unsupported-media-type", detail)
-    worst = max(error.errors(), key=lambda entry: len(entry["loc"]))
-    location, field = worst["loc"][0], _field(worst["loc"][1:])
-    detail = worst["msg"].removeprefix("Value error, ")
-    if location != "body":
-        detail = f"{location} parameter: {detail}"
+        refusal = HTTPException(415, "Content-Type must be application/json")
+        return http_problem(request_id(request), refusal)
+    field, detail = _named(error.errors(), error.body)
+    detail = detail if field else f"the body: {detail}"
     return problem(request_id(request), 422, "invalid-request", detail, field=field)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for it alone
-    status = error.status_code
-    kind = KINDS.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "-")
-    field = error.field if isinstance(error, BodyError) else None
-    return problem(
-        request_id(request), status, kind, str(error.detail), field=field, headers=error.headers
-    )
+    return http_problem(request_id(request), error)
 
 
 async def _hung_up(_: Request, __: Exception) -> Response:
@@ -157,12 +176,39 @@ def _lacks_json_type(request: Request, error: RequestValidationError) -> bool:
     return not is_json and isinstance(error.body, bytes)
 
 
-def _field(location: Sequence[int | str]) -> str | None:
-    # A union's branch names (``PolicyIn``, ``constrained-str``) stand in the location as well:
-    # they are no part of the path that the caller wrote.
-    steps = [
-        str(step)
-        for step in location
-        if isinstance(step, int) or (step.replace("_", "").isalnum() and step == step.lower())
-    ]
-    return ".".join(step for step in steps if step not in {"str", "list", "dict"}) or None
+def _named(errors: Sequence[Mapping[str, Any]], body: Any) -> tuple[str | None, str]:
+    """Return the offending field and what is wrong with it.
+
+    Each branch of a union has its own error: the one that came farthest is meant, and those that
+    only say what type they wanted are told together.
+    """
+    farthest = max(len(error["loc"]) for error in errors)
+    found = [error for error in errors if len(error["loc"]) == farthest]
+    found = [error for error in found if error["type"] not in WANTED] or found
+    field = _field(found[0], body)
+    if found[0]["type"] in WANTED:
+        wanted = (WANTED[one["type"]] for one in found if _field(one, body) == field)
+        return field, f"should be {' or '.join(dict.fromkeys(wanted))}"
+    return field, found[0]["msg"].removeprefix("Value error, ")
+
+
+def _field(error: Mapping[str, Any], body: Any) -> str | None:
+    """Return the path that the caller wrote: a location holds names of union branches as well."""
+    source, *location = error["loc"]
+    if source != "body":
+        return str(location[0])
+    steps, at = list[str](), body
+    for step in location:
+        match at:
+            case dict() if step in at:
+                at = at[step]
+            case list() if isinstance(step, int) and step < len(at):
+                at = at[step]
+            case dict() if error["type"] == "missing" and step == location[-1]:
+                pass
+            case _:
+                continue
+        steps.append(str(step))
+    if error["type"] == UNKNOWN_FIELD:
+        steps.append(error["ctx"]["field"])
+    return ".".join(steps)[:MAX_FIELD_CHARS] or None

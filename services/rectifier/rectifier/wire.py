@@ -2,12 +2,22 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote_to_bytes
 
 from fastapi import HTTPException, Request
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StrictBool
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictBool,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from rectifier.policy import AuditMode, OnIndeterminate, PolicyMode, Query, Retrieval, Select
 from rectifier_core.indicator import POOL_NAME, Mode, Status
@@ -16,13 +26,22 @@ from rectifier_core.snapshot import Ranking
 
 KIB = 1024
 MAX_BODY_BYTES = 1024 * KIB
+MAX_IMPORT_BYTES = 256 * 1024 * KIB
 MAX_MESSAGE_BYTES = 256 * KIB
 MAX_TASK_BYTES = 64 * KIB
 MAX_ROLE_BYTES = 16 * KIB
 MAX_CONTEXT_MESSAGES = 200
 MAX_TOOL_CALLS = 128
 MAX_POOLS = 32
+MAX_NODES_SEARCHED = 10_000
+UNKNOWN_FIELD = "unknown_field"
+_NUL = re.compile("\0")
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
+_ESCAPED_NUL = b"\\u0000"
+# A first half that no second half follows, or a second half that follows no first half.
+_ESCAPED_HALF = re.compile(
+    rb"\\u[dD](?:[89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\u[dD])[c-fC-F])"
+)
 MIN_DEADLINE_MS, MAX_DEADLINE_MS, DEFAULT_DEADLINE_MS = 1_000, 120_000, 45_000
 
 
@@ -49,6 +68,17 @@ class Strict(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_known_fields(cls, value: object) -> object:
+        # The first one ends it: an error for each of 100,000 unknown keys takes a second.
+        if isinstance(value, dict):
+            for name in value:
+                if name not in cls.model_fields:
+                    detail = "there is no such field"
+                    raise PydanticCustomError(UNKNOWN_FIELD, detail, {"field": name})
+        return value
 
 
 class ToolCallIn(Strict):
@@ -248,71 +278,128 @@ class StrictRoute(APIRoute):
         handler = super().get_route_handler()
 
         async def strict(request: Request) -> Any:
+            _check_url(request)
             return await handler(_StrictRequest(request.scope, request.receive))
 
         return strict
 
 
-class BodyError(HTTPException):
-    """The body is JSON, but holds what is no text.
+class FieldError(HTTPException):
+    """What was sent is well formed, but holds what is no text.
 
     Attributes:
-        field: Where, dotted.
+        field: Where, dotted; None where that was not found in bounded time.
     """
 
-    def __init__(self, detail: str, field: str) -> None:
+    def __init__(self, detail: str, field: str | None) -> None:
         super().__init__(422, detail)
         self.field = field
 
 
 class _StrictRequest(Request):
     async def json(self) -> Any:  # JSON is untyped until the model has seen it
+        if _charset(self.headers.get("content-type", "")) not in {"", "utf-8", "utf8", "us-ascii"}:
+            raise HTTPException(415, "JSON is sent as UTF-8")
         body = await self.body()
         try:
-            value = json.loads(body, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+            value = json.loads(
+                body.decode("utf-8-sig"),
+                object_pairs_hook=_unique,
+                parse_constant=_refuse_constant,
+            )
         except RecursionError:
             raise HTTPException(400, "the JSON is nested too deeply") from None
         except UnicodeDecodeError:
             raise HTTPException(400, "the body is not UTF-8") from None
         except ValueError as error:
-            where = error.args[0] if type(error) is ValueError else _position(error)
-            raise HTTPException(400, f"the body is not JSON: {where}") from None
-        if b"\\u" in body:
-            # Only an escape can bring half a surrogate pair or NUL: neither is text.
-            _check_texts(value)
+            raise HTTPException(400, f"the body is not JSON: {_reason(error)}") from None
+        escapes = body.replace(rb"\\", b"--")
+        if _ESCAPED_NUL in escapes:
+            raise FieldError("the character NUL is no text", _place(value, _NUL))
+        if _ESCAPED_HALF.search(escapes):
+            raise FieldError("half a surrogate pair is no text", _place(value, _HALF_PAIR))
         return value
 
 
-def _check_texts(value: JsonValue) -> None:
-    left: list[tuple[str, JsonValue]] = [("", value)]
-    while left:
-        path, found = left.pop()
-        match found:
-            case str() if "\0" in found:
-                raise BodyError("the character NUL is no text", path)
-            case str() if not found.isascii() and _HALF_PAIR.search(found):
-                raise BodyError("half a surrogate pair is no text", path)
-            case dict():
-                left += [(f"{path}.{key}".lstrip("."), one) for key, one in found.items()]
-                left += [(path, key) for key in found]
-            case list():
-                left += [(f"{path}.{place}".lstrip("."), one) for place, one in enumerate(found)]
+def _charset(content_type: str) -> str:
+    for parameter in content_type.split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip(' "').lower()
+    return ""
+
+
+def _check_url(request: Request) -> None:
+    if b"%" not in request.scope.get("raw_path", b"") + request.scope["query_string"]:
+        return
+    given = [*request.path_params.items(), *request.query_params.multi_items()]
+    for name, value in given:
+        if "\0" in value:
+            raise FieldError("the character NUL is no text", name)
+        if "\ufffd" in value and not _is_utf8(request):
+            raise FieldError("the URL is not UTF-8", name)
+
+
+def _is_utf8(request: Request) -> bool:
+    try:
+        unquote_to_bytes(request.scope.get("raw_path", b"")).decode()
+        unquote_to_bytes(request.scope["query_string"]).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _place(value: JsonValue, wanted: re.Pattern[str]) -> str | None:
+    """Return where the first text that holds ``wanted`` stands, dotted; None for the whole body."""
+    path, inner = list[str](), [_parts(value)]
+    for _ in range(MAX_NODES_SEARCHED):
+        step, found = next(inner[-1], (None, None))
+        if step is None:
+            inner.pop()
+            path = path[:-1]
+            if not inner:
+                break
+        elif wanted.search(step):
+            return ".".join(path) or None
+        elif isinstance(found, str) and wanted.search(found):
+            return ".".join([*path, step])
+        elif isinstance(found, dict | list):
+            path.append(step)
+            inner.append(_parts(found))
+    return None
+
+
+def _parts(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    if isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, list):
+        for place, one in enumerate(value):
+            yield str(place), one
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is repeated")
+        raise _RefusedError("a key is repeated")
     return found
 
 
 def _refuse_constant(_: str) -> Literal[0]:
-    raise ValueError("NaN and Infinity are not JSON")
+    raise _RefusedError("NaN and Infinity are not JSON")
 
 
-def _position(error: ValueError) -> str:
-    at = getattr(error, "pos", None)
-    return "it does not parse" if at is None else f"it does not parse at character {at}"
+class _RefusedError(ValueError):
+    """What Python's parser would take."""
+
+
+def _reason(error: ValueError) -> str:
+    match error:
+        case _RefusedError():
+            return str(error)
+        case json.JSONDecodeError(pos=at):
+            return f"it does not parse at character {at}"
+        case _:
+            return "a number has too many digits"
 
 
 def _context_text(entry: ContextMessage | str) -> str:

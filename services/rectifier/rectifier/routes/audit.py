@@ -11,12 +11,12 @@ from rectifier.checks.schema import check_schema_document
 from rectifier.examples import AUDIT_EXAMPLES
 from rectifier.hang_up import until_hang_up
 from rectifier.parts import Parts, PartsOf
-from rectifier.policy import Policy, resolve
+from rectifier.policy import PRESETS, Policy, resolve
 from rectifier.problems import documented
 from rectifier.rectify import AUDIT
 from rectifier.wire import AuditRequest, StrictRoute
 from rectifier_core.deadline import Deadline
-from rectifier_core.errors import InputError, NotFoundError
+from rectifier_core.errors import InputError
 
 router = APIRouter(tags=["audit"], route_class=StrictRoute)
 
@@ -24,7 +24,7 @@ router = APIRouter(tags=["audit"], route_class=StrictRoute)
 @router.post(
     "/audit",
     response_model=Audit,
-    responses=documented(400, 404, 413, 415, 422, 503, 504),
+    responses=documented(400, 404, 408, 413, 415, 422, 503, 504),
 )
 async def audit(
     body: Annotated[AuditRequest, Body(openapi_examples=AUDIT_EXAMPLES)],
@@ -44,13 +44,12 @@ def case_of(body: AuditRequest, parts: Parts) -> Case:
     """Return what the request asks to be audited, with its effective policy.
 
     Raises:
-        InputError: A policy or schema that does not make sense.
-        NotFoundError: A pool that does not exist.
+        InputError: A pool that does not exist, a policy or schema that does not make sense.
     """
     pools = body.pools() or parts.default_pools or None
     for name in pools or ():
         if name not in parts.live.known_pools():
-            raise NotFoundError(f"there is no pool {name!r}")
+            raise InputError(f"there is no pool {name!r}", field="pool")
     if body.message_schema is not None:
         check_schema_document(body.message_schema)
     return Case(
@@ -65,6 +64,8 @@ def case_of(body: AuditRequest, parts: Parts) -> Case:
 
 def _policy(body: AuditRequest, parts: Parts, pools: Sequence[str] | None) -> Policy:
     defaults = parts.pool_defaults.get(pools[0]) if pools and len(pools) == 1 else None
+    if isinstance(body.policy, str) and body.policy not in PRESETS:
+        raise InputError(f"there is no preset {body.policy!r}", field="policy")
     policy = resolve(body.requested_policy(), default=parts.preset, pool_defaults=defaults)
     if policy.audit != "none" and parts.judge_model is None:
         detail = "no judge endpoint is configured: only the preset checks can be asked for"

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, assert_never
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from rectifier.parts import Parts, PartsOf
@@ -28,13 +28,14 @@ from rectifier_core.snapshot import Ranking
 router = APIRouter(prefix="/pools", tags=["pools"], route_class=StrictRoute)
 
 NDJSON = "application/x-ndjson"
-MAX_IMPORT_BYTES = 256 * 1024 * 1024
 IMPORT_BATCH = 100
 REFUSED_SHOWN = 1_000
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
 
 Pool = Annotated[PoolName, Path(description="The pool's name.")]
-Id = Annotated[IndicatorId, Path(description="The indicator's id.", examples=[FIRST_ID])]
+Id = Annotated[
+    IndicatorId, Path(alias="id", description="The indicator's id.", examples=[FIRST_ID])
+]
 Limit = Annotated[int, Query(ge=1, le=1_000)]
 HitLimit = Annotated[int, Query(ge=1, le=100)]
 
@@ -145,7 +146,7 @@ async def page(
 @router.post(
     "/{pool}/indicators",
     status_code=201,
-    responses=documented(400, 404, 409, 413, 415, 422, 503),
+    responses=documented(400, 404, 408, 409, 413, 415, 422, 503),
 )
 async def add(pool: Pool, body: IndicatorIn, parts: PartsOf) -> Indicator:
     """Add an indicator; its id follows from its texts, so a repeated request adds nothing."""
@@ -164,7 +165,7 @@ async def search(
     return await _search(parts, pool, q, limit, by)
 
 
-@router.post("/{pool}/indicators/search", responses=documented(400, 404, 413, 415, 422, 503))
+@router.post("/{pool}/indicators/search", responses=documented(400, 404, 408, 413, 415, 422, 503))
 async def search_long(pool: Pool, body: SearchRequest, parts: PartsOf) -> Hits:
     """Search with a text that is too long for a URL."""
     return await _search(parts, pool, body.q, body.limit, body.by)
@@ -189,14 +190,13 @@ async def export(pool: Pool, parts: PartsOf) -> StreamingResponse:
 
 @router.post(
     "/{pool}/indicators/import",
-    max_body_size=MAX_IMPORT_BYTES,
-    responses=documented(404, 409, 413, 415, 422, 503),
+    responses=documented(404, 408, 409, 413, 415, 422, 503),
     openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {}}}}},
 )
 async def import_(pool: Pool, request: Request, parts: PartsOf) -> Imported:
     """Import JSON Lines in the neutral format; a line that is refused leaves the others alone."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != NDJSON:
-        raise InputError(f"an import is sent as {NDJSON}", field="Content-Type")
+        raise HTTPException(415, f"an import is sent as {NDJSON}")
     present = await parts.pools.ids(tenant=DEFAULT_TENANT, pool=pool)
     reader = Reader(pool=pool, tenant=DEFAULT_TENANT, source="import", present=present)
     result, refused, batch = PutResult(), list[Refused](), list[Indicator]()
@@ -220,19 +220,19 @@ async def import_(pool: Pool, request: Request, parts: PartsOf) -> Imported:
     )
 
 
-@router.get("/{pool}/indicators/{id_}", responses=documented(404, 422, 503))
+@router.get("/{pool}/indicators/{id}", responses=documented(404, 422, 503))
 async def get(pool: Pool, id_: Id, parts: PartsOf) -> Indicator:
     """Show one indicator."""
     return await parts.pools.get(id_, tenant=DEFAULT_TENANT, pool=pool)
 
 
-@router.put("/{pool}/indicators/{id_}", responses=documented(400, 404, 409, 413, 415, 422, 503))
+@router.put("/{pool}/indicators/{id}", responses=documented(400, 404, 408, 409, 413, 415, 422, 503))
 async def put(pool: Pool, id_: Id, body: IndicatorIn, parts: PartsOf) -> Indicator:
     """Write an indicator under an id: edit it in place, or create it."""
     return await _put(parts, _read(pool, body, id_=id_))
 
 
-@router.patch("/{pool}/indicators/{id_}", responses=documented(400, 404, 413, 415, 422, 503))
+@router.patch("/{pool}/indicators/{id}", responses=documented(400, 404, 408, 413, 415, 422, 503))
 async def patch(pool: Pool, id_: Id, body: IndicatorPatch, parts: PartsOf) -> Indicator:
     """Set an indicator's status or mode."""
     after = await parts.pools.patch(
@@ -242,7 +242,7 @@ async def patch(pool: Pool, id_: Id, body: IndicatorPatch, parts: PartsOf) -> In
     return after
 
 
-@router.delete("/{pool}/indicators/{id_}", status_code=204, responses=documented(404, 422, 503))
+@router.delete("/{pool}/indicators/{id}", status_code=204, responses=documented(404, 422, 503))
 async def delete(pool: Pool, id_: Id, parts: PartsOf) -> Response:
     """Delete an indicator."""
     if not await parts.pools.delete([id_], tenant=DEFAULT_TENANT, pool=pool):

@@ -31,7 +31,7 @@ IdempotencyKey = Annotated[
 @router.post(
     "/rectify",
     response_model=RectifyAnswer,
-    responses=documented(400, 404, 409, 413, 415, 422, 503, 504),
+    responses=documented(400, 404, 408, 409, 413, 415, 422, 503, 504),
 )
 async def rectify(
     body: Annotated[RectifyRequest, Body(openapi_examples=RECTIFY_EXAMPLES)],
