@@ -10,7 +10,6 @@ from pydantic_settings import SettingsError
 from rectifier import logs
 from rectifier.commands import pool
 from rectifier.commands.outcome import fail
-from rectifier.serve import serve as serve_until_stopped
 from rectifier.settings import PREFIX, Settings, unknown_settings
 from rectifier_core.errors import RectifierError
 
@@ -30,6 +29,9 @@ def serve(
     data_dir: Annotated[Path | None, typer.Option(help="Folder of the embedded default.")] = None,
 ) -> None:
     """Run the service. Settings come from the environment; options override them."""
+    # Imported here: the other commands need none of it, and it takes a second or more.
+    from rectifier.serve import serve as serve_until_stopped
+
     settings = read_settings(host=host, port=port, data_dir=data_dir)
     logs.configure(settings.log_level)
     try:
