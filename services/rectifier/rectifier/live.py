@@ -25,10 +25,29 @@ class LiveSnapshot:
     say so.
     """
 
-    def __init__(self, store: IndicatorStore, pools: Pools, *, dimension: int) -> None:
+    def __init__(
+        self,
+        store: IndicatorStore,
+        pools: Pools,
+        *,
+        dimension: int,
+        poll_interval_s: float = POLL_INTERVAL_S,
+        stale_after_s: float = STALE_AFTER_S,
+    ) -> None:
+        """Start empty; `refresh` fills it.
+
+        Args:
+            store: Holds the indicators; opened and closed elsewhere.
+            pools: Knows their versions.
+            dimension: Length of a vector.
+            poll_interval_s: Seconds between two looks for changes.
+            stale_after_s: Seconds after which an unconfirmed snapshot is stale.
+        """
         self._store = store
         self._pools = pools
         self._dimension = dimension
+        self._poll_interval_s = poll_interval_s
+        self._stale_after_s = stale_after_s
         self._snapshot = Snapshot.build([], dimension=dimension)
         self._versions: Mapping[PoolKey, str] = {}
         self._confirmed = float("-inf")
@@ -47,7 +66,7 @@ class LiveSnapshot:
     @property
     def is_stale(self) -> bool:
         """True where that is longer ago than a few polls."""
-        return self.age_s > STALE_AFTER_S
+        return self.age_s > self._stale_after_s
 
     def version(self, pools: Sequence[str] | None, *, tenant: str = DEFAULT_TENANT) -> str:
         """Return ``pool@version`` of the pools, comma-separated; of all where None."""
@@ -85,9 +104,9 @@ class LiveSnapshot:
             return is_changed
 
     async def follow(self) -> None:
-        """Refresh every `POLL_INTERVAL_S` until cancelled."""
+        """Refresh at every interval until cancelled."""
         while True:
-            await asyncio.sleep(POLL_INTERVAL_S)
+            await asyncio.sleep(self._poll_interval_s)
             try:
                 await self.refresh()
             except (StoreError, StateError) as error:
