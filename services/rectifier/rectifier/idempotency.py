@@ -19,7 +19,7 @@ from rectifier_core.errors import InputError, UnavailableError
 TTL_S = 24 * 3600
 KEY_LIMIT = 256  # characters
 LEASE_MARGIN_S = 1.0
-SETTLE_S = 2.0  # seconds that keeping an answer or forgetting a key may take
+SETTLE_S = 1.0  # seconds that keeping an answer or forgetting a key may take
 
 
 class Idempotency:

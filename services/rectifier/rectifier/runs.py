@@ -29,7 +29,7 @@ from rectifier_core.message import Message
 
 TTL_S = 24 * 3600
 LEASE_MARGIN_S = 1.0
-RELEASE_S = 2.0  # seconds that giving a claim back may take
+RELEASE_S = 1.0  # seconds that giving a claim back may take
 CONTENT_LIMIT = 16 * 1024 * 1024  # bytes of contents that a run keeps
 OF_ATTEMPTS = frozenset({"hash", "record"})  # fields of the state that also name an attempt
 RANKED_RUNS = 1_000
