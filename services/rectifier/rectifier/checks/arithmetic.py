@@ -7,9 +7,10 @@ where no word round it supposes, quotes or corrects it.
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 from rectifier.checks.expression import (
     DOTTED_THOUSANDS,
@@ -23,6 +24,7 @@ from rectifier.checks.fences import blocks
 from rectifier.checks.measures import are_convertible
 from rectifier.checks.tokens import EXPRESSION, RELATIONS, Kind, Token, tokens
 from rectifier.checks.wording import (
+    cycles_near,
     disarms,
     is_other_arithmetic,
     moduli,
@@ -33,17 +35,17 @@ from rectifier.verdict import Finding
 
 CHECK_ID = "check:arithmetic"
 MAX_FINDINGS = 5
-MAX_TOKENS = 20_000  # of one message
+MAX_TOKENS = 12_000  # of one message
 MAX_LINE = 4_000  # characters
-MAX_SUSPECTS = 100  # false links whose words are looked at
+MAX_SUSPECTS = 60  # false links whose words are looked at
 MAX_DECIMALS = 6  # of a correction
 NEAR = 80  # characters
 REL = r"=|≈|≃|≅|≒|\\approx|\\simeq|\\doteq"
 
 _RELATION = re.compile(REL)
-_CANDIDATE = re.compile(rf"[\d)}}\]%!a-zA-Z²³][^=\n]{{0,40}}(?:{REL})")
+_DIGIT = re.compile(r"\d")
 _CONTINUED = re.compile(
-    r"(?:\\\\(?:\[[^\]\n]{0,9}\])?[ \t]*\n?|\n)[ \t]*&?[ \t]*(?==[^=]|≈|\\approx)"
+    r"(?:\\\\(?:\[[^\]\n]{0,9}\])?[ \t]*\n?|\n)[ \t]*(?:&[ \t]*)?(?==[^=]|≈|\\approx)"
 )
 _BULLET = re.compile(r"[ \t>]*(?:[-*•+–]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)]|#{1,6})[ \t]+(?=\S)")
 _LINK = re.compile(r"(?:https?://|www\.|data:)\S+")
@@ -76,6 +78,29 @@ class _Link:
         return self.left[0].start, self.right[-1].end
 
 
+class _Setting:
+    """The message and its sources, read once and only where there is a suspect."""
+
+    def __init__(self, text: str, sources: Sequence[str]) -> None:
+        self.text = text
+        self.sources = sources
+
+    @cached_property
+    def is_other_arithmetic(self) -> bool:
+        """True where numbers or operations may not be the usual ones."""
+        return is_other_arithmetic((self.text, *self.sources))
+
+    @cached_property
+    def moduli(self) -> frozenset[int] | None:
+        """The moduli that are named; None where one is no number."""
+        return moduli((self.text, *self.sources))
+
+    @cached_property
+    def normal_sources(self) -> list[str]:
+        """The sources without spaces and in one notation."""
+        return [_normal(source) for source in self.sources]
+
+
 def arithmetic_findings(text: str, *, sources: Sequence[str] = ()) -> tuple[list[Finding], bool]:
     """Return false equations of ``text``, and whether a part was left out.
 
@@ -85,7 +110,7 @@ def arithmetic_findings(text: str, *, sources: Sequence[str] = ()) -> tuple[list
     """
     findings: list[Finding] = []
     left_tokens, suspects, is_cut = MAX_TOKENS, 0, False
-    everything: tuple[str, ...] = (text, *sources)
+    setting = _Setting(text, sources)
     for start, line in _lines(_unfenced(text)):
         if len(line) > MAX_LINE or left_tokens <= 0:
             is_cut = True
@@ -96,7 +121,7 @@ def arithmetic_findings(text: str, *, sources: Sequence[str] = ()) -> tuple[list
             suspects += 1
             if suspects > MAX_SUSPECTS:
                 return findings, True
-            if not _is_excused(link, text, everything):
+            if not _is_excused(link, setting):
                 findings.append(_finding(link, text))
             if len(findings) == MAX_FINDINGS:
                 return findings, is_cut
@@ -107,7 +132,7 @@ def _unfenced(text: str) -> str:
     """Return ``text`` with code, links and line breaks inside chains blanked, equally long."""
     parts, at = [], 0
     for block in blocks(text):
-        parts += [text[at : block.start], re.sub(r"[^\n]", " ", text[block.start : block.end])]
+        parts += [text[at : block.start], "\n".rjust(block.end - block.start)]
         at = block.end
     bare = "".join([*parts, text[at:]])
     bare = _LINK.sub(lambda match: "?" * len(match[0]), bare)
@@ -118,9 +143,13 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield the lines that may hold an equation, long ones in sentences, with their position."""
     at = 0
     for line in text.split("\n"):
-        if _CANDIDATE.search(line):
+        if _may_calculate(line):
             yield from _sentences(at, line)
         at += len(line) + 1
+
+
+def _may_calculate(line: str) -> bool:
+    return bool(_RELATION.search(line) and _DIGIT.search(line))
 
 
 def _sentences(at: int, line: str) -> Iterator[tuple[int, str]]:
@@ -128,7 +157,7 @@ def _sentences(at: int, line: str) -> Iterator[tuple[int, str]]:
         yield at, line
         return
     for sentence in re.split(r"(?<=[.;!?] )", line):
-        if _CANDIDATE.search(sentence):
+        if _may_calculate(sentence):
             yield at, sentence
         at += len(sentence)
 
@@ -199,20 +228,22 @@ def _right_end(row: Sequence[Token], relation: int, text: str) -> int | None:
         elif kind not in EXPRESSION:
             break
         end += 1
-    if end == relation + 1 or depth:
-        return None
+    is_whole = end > relation + 1 and not depth
+    return end if is_whole and not _goes_on(row, end, text) else None
+
+
+def _goes_on(row: Sequence[Token], end: int, text: str) -> bool:
+    """Return True where what stands at ``end`` may belong to the side before it."""
     after = row[end] if end < len(row) else None
     if after is None or after.kind in RELATIONS:
-        return end
+        return False
     if after.kind is Kind.UNKNOWN or _touches_ratio(row, end, 1):
-        return None
+        return True
     if after.kind is Kind.PROSE and _is_compound(row, end):
-        return None
+        return True
     last = row[end - 1]
     words_from = last.start if last.kind is Kind.UNIT else last.end
-    if last.kind is Kind.FACTORIAL or takes_part_after(text, words_from):
-        return None
-    return end
+    return last.kind is Kind.FACTORIAL or takes_part_after(text, words_from)
 
 
 def _opens_remark(row: Sequence[Token], opening: int) -> bool:
@@ -392,12 +423,13 @@ def _shows(value: Value, link: _Link, reading: Reading) -> bool:
         return False
     shown = evaluate(link.right, replace(reading, is_strict=True)).low
     unit = evaluate([_ONE, *_factors(link.right)], reading).low
-    unit *= Fraction(10) ** -decimals(number.text, reading)
+    unit *= _power_of_ten(-decimals(number.text, reading))
     if value.low <= shown <= value.high:
         return True
     distance = max(value.low - shown, shown - value.high)
     if link.relation.kind is Kind.ABOUT:
-        return distance <= max(unit * 10 ** _trailing_zeros(number.text), abs(shown) / 100)
+        rounding = unit * _power_of_ten(_trailing_zeros(number.text))
+        return distance <= max(rounding, abs(shown) / 100)
     if value.is_exact and (value.low / unit).denominator == 1:
         return _is_percentage(value, shown, link) or _is_in_thousands(distance, number, link)
     return (
@@ -405,6 +437,10 @@ def _shows(value: Value, link: _Link, reading: Reading) -> bool:
         or _is_percentage(value, shown, link)
         or _is_in_thousands(distance, number, link)
     )
+
+
+def _power_of_ten(exponent: int) -> Fraction:
+    return Fraction(10**exponent) if exponent >= 0 else Fraction(1, 10**-exponent)
 
 
 def _factors(side: Sequence[Token]) -> list[Token]:
@@ -434,18 +470,17 @@ def _is_in_thousands(distance: Fraction, number: Token, link: _Link) -> bool:
     )
 
 
-def _is_excused(link: _Link, text: str, everything: Sequence[str]) -> bool:
+def _is_excused(link: _Link, setting: _Setting) -> bool:
     start, end = link.span
-    if disarms(text, start, end) or is_other_arithmetic(everything):
+    if disarms(setting.text, start, end) or setting.is_other_arithmetic or setting.moduli is None:
         return True
-    cycles = moduli(everything, text[max(0, start - NEAR) : end + NEAR])
-    if cycles is None or _is_congruent(link, cycles):
+    cycles = setting.moduli | cycles_near(setting.text[max(0, start - NEAR) : end + NEAR])
+    if _is_congruent(link, cycles):
         return True
-    quote = _normal(text[start:end])
-    return any(quote in _normal(source) for source in everything[1:])
+    return any(_normal(setting.text[start:end]) in source for source in setting.normal_sources)
 
 
-def _is_congruent(link: _Link, cycles: Sequence[int]) -> bool:
+def _is_congruent(link: _Link, cycles: Collection[int]) -> bool:
     difference = evaluate(link.left, Reading()) - evaluate(link.right, Reading())
     if not difference.is_exact or difference.low.denominator != 1:
         return bool(cycles)
@@ -493,7 +528,7 @@ def _corrected(link: _Link, text: str) -> str:
 
 
 def _is_decimal(value: Fraction) -> bool:
-    return (value * 10**MAX_DECIMALS).denominator == 1
+    return (value * _power_of_ten(MAX_DECIMALS)).denominator == 1
 
 
 def _digits(value: Fraction, places: int, *, is_grouped: bool) -> str:

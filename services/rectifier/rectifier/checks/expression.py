@@ -20,9 +20,8 @@ MAX_FACTORIAL = 100
 ROOT_PRECISION = 10**15
 DOTTED_THOUSANDS = re.compile(r"\d{1,3}\.\d{3}")
 # Two decimals that usually stand for a repeating fraction, pi, e or a root.
-ROUNDED_HUNDREDTHS = frozenset(
-    "33 66 67 16 17 83 11 22 44 55 56 77 78 88 89 14 28 29 42 43 57 71 85 86".split()
-)
+_HUNDREDTHS = "33 66 67 16 17 83 11 22 44 55 56 77 78 88 89 14 28 29 42 43 57 71 85 86"
+ROUNDED_HUNDREDTHS = frozenset(_HUNDREDTHS.split())
 ROUNDED_CONSTANTS = frozenset(
     {"3.14", "2.71", "2.72", "1.41", "1.73", "2.23", "2.24", "1.61", "1.62"}
 )
@@ -42,13 +41,16 @@ class Value:
     @property
     def is_exact(self) -> bool:
         """True for a point."""
-        return self.low == self.high
+        return self.low is self.high or self.low == self.high
 
     def __add__(self, other: "Value") -> "Value":
+        if self.is_exact and other.is_exact:
+            total = self.low + other.low
+            return _bounded(total, total)
         return _bounded(self.low + other.low, self.high + other.high)
 
     def __neg__(self) -> "Value":
-        return Value(-self.high, -self.low)
+        return _point(-self.low) if self.is_exact else Value(-self.high, -self.low)
 
     def __sub__(self, other: "Value") -> "Value":
         return self + -other
@@ -63,6 +65,10 @@ class Value:
     def __truediv__(self, other: "Value") -> "Value":
         if other.low <= 0 <= other.high:
             raise UnreadableError
+        if other is ONE:
+            return self
+        if other.is_exact:
+            return self * _point(1 / other.low)
         return self * Value(1 / other.high, 1 / other.low)
 
     def __pow__(self, exponent: int) -> "Value":
@@ -70,6 +76,8 @@ class Value:
             return ONE / self**-exponent
         if _bits(self) * exponent > MAX_BITS or self.low < 0 < self.high:
             raise UnreadableError
+        if self.is_exact:
+            return _point(self.low**exponent)
         ends = (self.low**exponent, self.high**exponent)
         return Value(min(ends), max(ends))
 
@@ -327,20 +335,20 @@ class _Parser:
         text = _plain(token.text, self.reading)
         if len(text) > MAX_DIGITS:
             raise UnreadableError
-        value = Fraction(text)
+        value = Fraction(int(text)) if text.isdecimal() else Fraction(text)
         after = self._peek()
-        scale = Fraction(1)
+        slack = self._slack(token, text)
         if after and after.kind is Kind.SCALE:
             self.position += 1
-            scale = Fraction(SCALES[after.text])
-        slack = self._slack(token, text)
-        return Value((value - slack) * scale, (value + slack) * scale)
+            scale = SCALES[after.text]
+            return Value((value - slack) * scale, (value + slack) * scale)
+        return Value(value - slack, value + slack) if slack else _point(value)
 
     def _slack(self, token: Token, text: str) -> Fraction:
         """Return how far the number that was meant may lie from the digits shown."""
-        shown = decimals(token.text, self.reading)
-        if self.reading.is_strict:
+        if self.reading.is_strict or (text.isdecimal() and not self.reading.is_loose):
             return Fraction(0)
+        shown = decimals(token.text, self.reading)
         unit = Fraction(1, 10**shown) if shown >= 0 else Fraction(10**-shown)
         if self.reading.is_loose:
             return unit if shown > 0 or self._is_mantissa() else Fraction(0)
@@ -362,11 +370,11 @@ def _point(value: Fraction) -> Value:
 
 
 def _bits(value: Value) -> int:
-    return max(
-        part.bit_length()
-        for end in (value.low, value.high)
-        for part in (end.numerator, end.denominator)
-    )
+    low, high = value.low, value.high
+    bits = max(low.numerator.bit_length(), low.denominator.bit_length())
+    if high is low:
+        return bits
+    return max(bits, high.numerator.bit_length(), high.denominator.bit_length())
 
 
 def _bounded(low: Fraction, high: Fraction) -> Value:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rectifier.checks.tokens import Kind, Token
 
-_MEASURES = frozenset(
+_NAMES = (
     # length, area, volume
     "km m cm mm nm mi ft in yd kilometer kilometre meter metre centimeter centimetre millimeter"
     " millimetre mile foot feet inch inche yard acre hectare ha l ml dl cl liter litre milliliter"
@@ -19,8 +19,9 @@ _MEASURES = frozenset(
     " b kb mb gb tb byte bit kilobyte megabyte gigabyte j kj kw w kwh cal kcal hz khz mhz ghz"
     # counts
     " dozen pair couple score gross half halve third fourth fifth one ten hundred thousand"
-    " degree radian turn revolution".split()
+    " degree radian turn revolution"
 )
+_MEASURES = frozenset(_NAMES.split())
 
 
 def are_convertible(left: Sequence[Token], right: Sequence[Token]) -> bool:

@@ -12,25 +12,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import dedent, indent
 
-import parso
+from parso.grammar import load_grammar
 
 from rectifier.checks.fences import Block, blocks
 from rectifier.verdict import Finding
 
 CHECK_ID = "check:python"
 NEWEST = "3.14"  # of parso's grammars
-MAX_BLOCK = 48 * 1024  # characters
-MAX_FAILING = 8 * 1024  # characters that parso, in pure Python, is asked about
+MAX_BLOCK = 64 * 1024  # characters
+MAX_FAILING = 12 * 1024  # characters of all failing blocks, which are parsed many times
 MAX_BLOCKS = 40
 MAX_FINDINGS = 3
+MAX_LATER = 3  # blocks after a failing one that may be its mended form
 MAX_NESTING = 90  # brackets: half of what CPython's tokenizer takes
 MAX_QUOTE = 200  # characters
 
 _LANGUAGES = frozenset({"python", "py", "python3", "py3"})
 _WARNINGS = threading.Lock()
 _NO_SOURCE = re.compile(
-    r"^\s*(?:>>> |>>>$|\.\.\. |In \[\d*\]:|Out\[\d*\]:|Traceback \(most recent|  File \"|[!%$]\s*\w|@@ |diff --git"
-    r"|[-+]{3} |<<<<<<<|>>>>>>>|=======$|\d+\s*[|:]\s|\d+:\S|cdef\b|cpdef\b|[\w.]+\?{1,2}\s*$)",
+    r"^[ \t]*(?:>>> |>>>$|\.\.\. |In \[\d*\]:|Out\[\d*\]:|Traceback \(most recent|  File \"|[!%$][ \t]*\w|@@ |diff --git"
+    r"|[-+]{3} |<<<<<<<|>>>>>>>|=======$|\d+[ \t]*[|:]\s|\d+:\S|cdef\b|cpdef\b|[\w.]+\?{1,2}[ \t]*$)",
     re.MULTILINE,
 )
 _DIFF_LINE = re.compile(r"^[+-](?![+-])", re.MULTILINE)
@@ -48,8 +49,9 @@ _MENDED = re.compile(
 )
 _OLD_PYTHON = re.compile(r"\bpython\s*2|\bpy2\b", re.IGNORECASE)
 _CODE_LINE = re.compile(
-    r"^\s*(?:def|class|import|from|for|while|if|elif|else|try|except|finally|with|return|raise|async|await|assert|print"
-    r"|lambda|yield|pass|break|continue|global|del|match|@\w)\b|^\s*[\w.\[\]'\", ]+\s*(?:[-+*/]?=)\s*\S|^\s*[\w.]+\(",
+    r"^[ \t]*(?:(?:def|class|import|from|for|while|if|elif|else|try|except|finally|with|return|raise"
+    r"|async|await|assert|print|lambda|yield|pass|break|continue|global|del|match)\b|@\w|[\w.]+\("
+    r"|[A-Za-z_][\w.]*(?:\[[^\]\n]{0,80}\])?[ \t]*[-+*/]?=[^=])",
     re.MULTILINE,
 )
 _PROSE_LINE = re.compile(
@@ -98,12 +100,13 @@ def python_findings(text: str, *, task: str = "") -> tuple[list[Finding], bool]:
     for block in candidates[:MAX_BLOCKS]:
         if len(block.body) > MAX_BLOCK or _nesting(block.body) > MAX_NESTING:
             is_cut = True
-        elif fault := _fault(block.body):
+        elif fault := _syntax_error(dedent(block.body)):
             failing.append((block, fault))
+    left = MAX_FAILING
     for block, fault in failing:
-        if len(block.body) > MAX_FAILING:
-            is_cut = True
-            continue
+        left -= len(block.body)
+        if left < 0:
+            return findings, True
         if len(findings) < MAX_FINDINGS and not _is_excused(block, candidates, fault, text):
             findings.append(_finding(block, fault, text))
     return findings, is_cut
@@ -121,12 +124,9 @@ def _nesting(source: str) -> int:
     return max(deepest, run)
 
 
-def _fault(source: str) -> _Fault | None:
-    """Return the first error of the running Python, or None where some reading of it parses."""
-    fault = _syntax_error(dedent(source))
-    if fault is None or any(_syntax_error(other) is None for other in _readings(source)):
-        return None
-    return fault
+def _parses_otherwise(source: str) -> bool:
+    """Return True where ``source`` is a fragment, or Python newer than the running one."""
+    return any(_syntax_error(reading) is None for reading in _readings(source))
 
 
 def _readings(source: str) -> Iterator[str]:
@@ -176,6 +176,7 @@ def _is_excused(block: Block, candidates: list[Block], fault: _Fault, text: str)
         or len(_DIFF_LINE.findall(body)) * 3 > body.count("\n") + 1
         or _is_newer_string(body, fault)
         or _is_called_bad(block, text)
+        or _parses_otherwise(body)
         or _is_mended(block, candidates, text)
         or _goes_on(block, text)
         or _parses_when_new(dedent(body))
@@ -212,10 +213,12 @@ def _is_called_bad(block: Block, text: str) -> bool:
 
 def _is_mended(block: Block, candidates: list[Block], text: str) -> bool:
     """Return True where a later block parses and the words between them speak of a fault."""
+    later = [other for other in candidates if other.start > block.end][:MAX_LATER]
     return any(
-        _BAD_EXAMPLE.search(text, block.end, later.start) is not None and _fault(later.body) is None
-        for later in candidates
-        if later.start > block.end
+        _BAD_EXAMPLE.search(text, block.end, other.start) is not None
+        and _syntax_error(dedent(other.body)) is None
+        for other in later
+        if len(other.body) <= MAX_FAILING
     )
 
 
@@ -233,7 +236,7 @@ def _goes_on(block: Block, text: str) -> bool:
 
 
 def _parses_when_new(source: str) -> bool:
-    grammar = parso.load_grammar(version=NEWEST)
+    grammar = load_grammar(version=NEWEST)
     return not any(True for _ in grammar.iter_errors(grammar.parse(source, cache=False)))
 
 

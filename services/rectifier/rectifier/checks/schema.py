@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Annotated, Any
 
@@ -33,7 +33,7 @@ from pydantic import ValidationError as MismatchError
 from pydantic_core import SchemaError as PatternError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
-from referencing.jsonschema import SchemaResource, specification_with
+from referencing.jsonschema import specification_with
 
 from rectifier.checks.fences import blocks
 from rectifier.verdict import Finding
@@ -43,6 +43,8 @@ CHECK_ID = "check:schema"
 FIELD = "message_schema"
 MAX_SCHEMA = 32 * 1024  # characters as JSON
 MAX_DEPTH = 32
+MAX_KEYWORDS = 600
+REMEMBERED = 64  # schemas
 MAX_PATTERN = 256  # characters
 MAX_REPEATS = 1_000  # the product of a pattern's counted repetitions
 MAX_MATCHED = 16 * 1024  # characters of one string that a pattern is run on
@@ -51,15 +53,18 @@ MAX_FINDINGS = 3
 MAX_SHOWN = 200  # characters of a quote or of an expectation
 
 REFUSED = frozenset(
-    "patternProperties unevaluatedProperties unevaluatedItems $dynamicRef $recursiveRef".split()
+    {
+        "patternProperties",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+        "$dynamicRef",
+        "$recursiveRef",
+    }
 )
-_REFERENCES = frozenset({"$ref"})
-_NAMED = frozenset(
-    "properties $defs definitions dependentSchemas dependencies patternProperties".split()
-)
-_PLAIN = frozenset("enum const default examples".split())
+_NAMED = frozenset({"properties", "$defs", "definitions", "dependentSchemas", "dependencies"})
+_PLAIN = frozenset({"enum", "const", "default", "examples"})
 _DRAFTS: dict[str, type[Validator]] = {
-    draft.META_SCHEMA.get("$id", draft.META_SCHEMA.get("id", "")).rstrip("#"): draft
+    str(draft.META_SCHEMA["$schema"]).rstrip("#"): draft
     for draft in (
         Draft4Validator,
         Draft6Validator,
@@ -123,15 +128,25 @@ def check_schema_document(schema: Json) -> None:
     if _depth(schema) > MAX_DEPTH:
         raise _refused(f"nests deeper than {MAX_DEPTH} levels")
     try:
-        if len(json.dumps(schema, allow_nan=False)) > MAX_SCHEMA:
-            raise _refused(f"is longer than {MAX_SCHEMA} characters")
+        document = json.dumps(schema, allow_nan=False)
     except (TypeError, ValueError) as exc:
         raise _refused("is not plain JSON") from exc
+    if len(document) > MAX_SCHEMA:
+        raise _refused(f"is longer than {MAX_SCHEMA} characters")
+    _check_document(document)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _check_document(document: str) -> None:
+    """Check a schema that is small enough; a run asks with the same one again and again."""
+    schema: dict[str, Json] = json.loads(document)
     draft = _draft(schema)
-    for keyword, value in _keywords(schema):
+    for count, (keyword, value) in enumerate(_keywords(schema), 1):
+        if count > MAX_KEYWORDS:
+            raise _refused(f"has more than {MAX_KEYWORDS} keywords")
         _check_keyword(keyword, value)
     try:
-        draft.check_schema(dict(schema), format_checker=FormatChecker(formats=()))
+        draft.check_schema(schema, format_checker=FormatChecker(formats=()))  # type: ignore[call-arg] # the protocol is behind
     except SchemaError as exc:
         raise _refused(f"is not valid at {exc.json_path}: {exc.message[:MAX_SHOWN]}") from exc
     except RecursionError as exc:
@@ -225,7 +240,7 @@ def _check_pattern(pattern: str) -> None:
 
 
 def _check_references(schema: Mapping[str, Json]) -> None:
-    references = {v for k, v in _keywords(schema) if k in _REFERENCES and isinstance(v, str)}
+    references = {v for k, v in _keywords(schema) if k == "$ref" and isinstance(v, str)}
     if not references:
         return
     if any(
@@ -308,7 +323,7 @@ def _bounded(draft: type[Validator]) -> type[Validator]:
     keywords["additionalProperties"] = _additional_properties
     keywords |= dict.fromkeys(REFUSED & keywords.keys(), _unsupported)
     counted = {name: _counted(keyword) for name, keyword in keywords.items()}
-    bounded: type[Validator] = extend(draft, counted)
+    bounded: type[Validator] = extend(draft, counted)  # type: ignore[no-untyped-call]
     return bounded
 
 
@@ -326,7 +341,7 @@ def _counted(keyword: Keyword) -> Keyword:
     return count
 
 
-def _pattern(validator: Json, pattern: str, instance: Json, _: Json) -> Iterator[ValidationError]:
+def _pattern(_: Json, pattern: str, instance: Json, __: Json) -> Iterator[ValidationError]:
     if not isinstance(instance, str):
         return
     if len(instance) > MAX_MATCHED or len(pattern) > MAX_PATTERN:
@@ -340,9 +355,7 @@ def _pattern(validator: Json, pattern: str, instance: Json, _: Json) -> Iterator
         raise _ExhaustedError from exc
 
 
-def _unique_items(
-    validator: Json, is_asked: bool, instance: Json, _: Json
-) -> Iterator[ValidationError]:  # noqa: FBT001 - the keyword's value
+def _unique_items(_: Json, is_asked: Json, instance: Json, __: Json) -> Iterator[ValidationError]:
     if not is_asked or not isinstance(instance, list):
         return
     _BUDGET.get().spend(_BUDGET.get().size(instance) // 32)
@@ -350,9 +363,7 @@ def _unique_items(
         yield ValidationError("the items are not all different")
 
 
-def _enum(
-    validator: Json, values: list[Json], instance: Json, _: Json
-) -> Iterator[ValidationError]:
+def _enum(_: Json, values: list[Json], instance: Json, __: Json) -> Iterator[ValidationError]:
     _BUDGET.get().spend(len(values))
     wanted = json.dumps(instance, sort_keys=True)
     if all(json.dumps(_plain(value), sort_keys=True) != wanted for value in values):
@@ -376,7 +387,7 @@ def _additional_properties(
         yield ValidationError(f"properties that are not allowed: {', '.join(extras)[:MAX_SHOWN]}")
 
 
-def _unsupported(validator: Json, value: Json, instance: Json, schema: Json) -> None:
+def _unsupported(*_: Json) -> None:
     raise _ExhaustedError
 
 
@@ -412,8 +423,7 @@ def _expected(error: ValidationError) -> str:
         case "type":
             return f"a value of type {wanted}"
         case "required":
-            missing = [name for name in error.validator_value if name not in error.instance]
-            return f"the missing properties {', '.join(map(repr, missing))}"[:MAX_SHOWN]
+            return f"what is missing: {error.message}"[:MAX_SHOWN]
         case "enum":
             return f"one of {wanted}"
         case "const":

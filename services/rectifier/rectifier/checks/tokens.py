@@ -124,10 +124,11 @@ _KINDS = {
     "word": Kind.PROSE, "unknown": Kind.UNKNOWN,
 }  # fmt: skip
 _LETTER_UNITS = frozenset("mgshLlVWNJK")
-_SHORT_UNITS = frozenset(
+_UNITS = (
     "km cm mm nm kg mg lb lbs oz ft yd mi hr hrs min sec ms mL ml dL cL kW Hz GB MB TB KB kB kWh"
-    " mph kph pt qt gal cc ha m g s h L in".split()
+    " mph kph pt qt gal cc ha m g s h L in"
 )
+_SHORT_UNITS = frozenset(_UNITS.split())
 # Words after a number that are no unit: they change the value, or are names of values.
 _NO_UNIT = re.compile(
     r"(?:mod|modulo|times|plus|minus|over|divided|multiplied|squared|cubed|to|by|of|or|and|if|is|so"
@@ -218,7 +219,7 @@ def _is_name(token: Token, before: Token | None, after: Token | None) -> bool:
             return not (
                 token.text in _SHORT_UNITS or token.text.startswith("\\") or _is_text(token)
             )
-        if before.text == "_" or before.kind is Kind.OPERATOR and before.text != "/":
+        if before.text == "_" or (before.kind is Kind.OPERATOR and before.text != "/"):
             return True
     if before is not None and before.kind is Kind.OPERATOR and before.text != "/":
         return True
@@ -258,7 +259,7 @@ def _unit_end(row: list[Token], i: int) -> int:
     if j == i or j - i > UNIT_WORDS:
         return i
     while j + 1 < len(row):
-        if row[j].text == "/" and row[j + 1].kind is Kind.PROSE or row[j].kind is Kind.POWER:
+        if (row[j].text == "/" and row[j + 1].kind is Kind.PROSE) or row[j].kind is Kind.POWER:
             j += 1 if row[j].kind is Kind.POWER else 2
         elif row[j].text == "^" and row[j].is_tight and row[j + 1].kind is Kind.NUMBER:
             j += 2

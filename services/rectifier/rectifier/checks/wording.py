@@ -50,6 +50,7 @@ _YEAR = re.compile(
     re.IGNORECASE,
 )
 _TURN = re.compile(r"degrees?|°|\\circ|\bangles?\b|\bbearing\b", re.IGNORECASE)
+_CYCLES = ((_CLOCK, {12, 24, 60}), (_WEEK, {7}), (_YEAR, {12}), (_TURN, {180, 360}))
 _LABEL = re.compile(
     r"(?:\b(?:step|case|part|problem|question|example|equation|eqn?|section|sec|chapter|ch|round|phase|option"
     r"|figure|fig|table|line|item|task|no|exercise|lemma|theorem|player|team|group|level|page|pages|pp?"
@@ -66,17 +67,18 @@ _OPERATION = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _AFTER = re.compile(
-    r"\s*(?:mod\b|modulo|times|plus|minus|over\b|divided|multiplied|squared|cubed|hundred|dozen|remainder"
+    r"[ \t]*(?:mod\b|modulo|times|plus|minus|over\b|divided|multiplied|squared|cubed|hundred|dozen|remainder"
     r"|r\b|factorial|base\b|more\b|less\b|to\s+the|pi\b|tau\b|sqrt|root|choose|with\s+a?\s*remainder"
     r"|and\s+(?:a\s|one|two|three|\d+\s*/)|[ap]\.?m\b|or\s+(?:more|less)|ish\b|x\b|to\s+\d|point\b|halves|thirds?|fifths?|sixths?|eighths?|tenths?)",
     re.IGNORECASE,
 )
 _SIZING = re.compile(r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|boxed|textstyle)\s*$")
 _CLAUSE_END = re.compile(r"[.,;:=\n|&$(){}\[\]]")
-_SHORT_CONNECTORS = frozenset(
+_CONNECTORS = (
     "so is are was we get has had and the of in to for at by as be or now do did it its a i you he she they"
-    " all buy use pay new out via yes then me us on our can one two sum day due fee tax net area add".split()
+    " all buy use pay new out via yes then me us on our can one two sum day due fee tax net area add"
 )
+_SHORT_CONNECTORS = frozenset(_CONNECTORS.split())
 
 
 def disarms(text: str, start: int, end: int) -> bool:
@@ -129,21 +131,19 @@ def is_other_arithmetic(texts: Sequence[str]) -> bool:
     return any(_OTHER_ARITHMETIC.search(text) for text in texts)
 
 
-def moduli(texts: Sequence[str], near: str) -> list[int] | None:
-    """Return the moduli under which an equation may be meant.
-
-    Args:
-        texts: Everything said; explicit moduli count wherever they stand.
-        near: The words round the equation; clocks, weekdays, months and angles count there.
-
-    Returns:
-        The moduli, or None where a modulus is meant that is no number.
-    """
+def moduli(texts: Sequence[str]) -> frozenset[int] | None:
+    """Return the moduli that ``texts`` name; None where one of them is no number."""
     found = [match[1] for text in texts for match in _MODULAR.finditer(text)]
-    numbers = {int(word) for word in found if word and word.isdigit() and len(word) < 10}
+    numbers = {int(word) for word in found if word and word.isdecimal() and len(word) < 10}
     if found and (not numbers or any(word and len(word) == 1 and word.isalpha() for word in found)):
         return None
-    for words, cycles in ((_CLOCK, {12, 24, 60}), (_WEEK, {7}), (_YEAR, {12}), (_TURN, {180, 360})):
-        if words.search(near):
-            numbers |= cycles
-    return sorted(numbers - {0, 1})
+    return frozenset(numbers - {0, 1})
+
+
+def cycles_near(words: str) -> frozenset[int]:
+    """Return after how many a count starts anew: on clocks, in weeks, years and turns."""
+    cycles: set[int] = set()
+    for kind, lengths in _CYCLES:
+        if kind.search(words):
+            cycles |= lengths
+    return frozenset(cycles)
