@@ -265,13 +265,11 @@ def _served(embedder: str) -> Iterator[tuple[str, int]]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rectifier-replay-"))
         judge = stack.enter_context(ScriptedEndpoint(ballot)).base_url
+        command = ["-m", "benchmarks.double"]
         if embedder == "real":
-            command = ["-m", "rectifier", "serve", "--port", "0", "--data-dir", folder]
-        else:
-            command = ["-m", "benchmarks.served", "rectifier", "--judge", judge]
-            command += ["--data-dir", folder]
+            command = ["-m", "rectifier", "serve", "--port", "0"]
         environment = {"RECTIFIER_JUDGE_MODEL": "scripted", "OPENAI_BASE_URL": judge}
-        environment |= {"OPENAI_API_KEY": "scripted"}
+        environment |= {"OPENAI_API_KEY": "scripted", "RECTIFIER_DATA_DIR": folder}
         started = stack.enter_context(process([sys.executable, *command], environment))
         yield first(started, "url"), started.pid
 
