@@ -23,7 +23,8 @@ class Ruling:
     Attributes:
         decision: What the host is to do.
         reason: Why.
-        would_be: In shadow, what it would have been: pass or retry; else None.
+        would_be: In shadow, what it would have been: pass or retry. Also retry where a message
+            passes only because the indicators that it violates are in shadow. Else None.
     """
 
     decision: Decision
@@ -32,7 +33,13 @@ class Ruling:
 
 
 def decide(
-    verdict: Verdict, reason: Reason, *, attempt: int, policy: Policy, in_shadow: bool
+    verdict: Verdict,
+    reason: Reason,
+    *,
+    attempt: int,
+    policy: Policy,
+    in_shadow: bool,
+    would_fail: bool = False,
 ) -> Ruling:
     """Decide on one attempt.
 
@@ -42,6 +49,7 @@ def decide(
         attempt: From 0; at ``policy.max_retries`` a failed message is pruned.
         policy: The effective policy.
         in_shadow: True where decisions are recorded and not enforced.
+        would_fail: Whether the verdict would be fail if the indicators in shadow counted.
 
     Raises:
         UnavailableError: There is no verdict, and the policy asks for an error then.
@@ -49,12 +57,12 @@ def decide(
     Source: AgentDropoutV2, arXiv 2602.23258, section 3.3, rectify-or-reject.
     """
     if in_shadow:
-        fails = verdict is Verdict.FAIL or reason is Reason.EMPTY_MESSAGE
+        fails = would_fail or verdict is Verdict.FAIL or reason is Reason.EMPTY_MESSAGE
         return Ruling(Decision.PASS, Reason.SHADOW, Decision.RETRY if fails else Decision.PASS)
     has_retry = attempt < policy.max_retries
     match verdict:
         case Verdict.PASS:
-            return Ruling(Decision.PASS, reason)
+            return Ruling(Decision.PASS, reason, Decision.RETRY if would_fail else None)
         case Verdict.FAIL:
             if has_retry:
                 return Ruling(Decision.RETRY, Reason.VIOLATED)

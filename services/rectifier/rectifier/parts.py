@@ -1,12 +1,12 @@
 """The parts of a running service, as requests use them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Request
 
 from rectifier.audit import Auditor
+from rectifier.configuration import Configuration
 from rectifier.idempotency import Idempotency
 from rectifier.live import LiveSnapshot
 from rectifier.metrics import Metrics
@@ -34,7 +34,7 @@ class Parts:
         preset: The preset of requests that name none.
         default_pools: The pools of requests that name none; empty for all.
         judge_model: The judge model; None where no endpoint is configured.
-        pool_defaults: Policy fields that a pool sets.
+        configuration: Presets, and what pools set over them.
     """
 
     auditor: Auditor
@@ -49,7 +49,7 @@ class Parts:
     preset: str
     default_pools: tuple[str, ...] = ()
     judge_model: str | None = None
-    pool_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    configuration: Configuration = field(default_factory=Configuration)
 
 
 async def _parts(request: Request) -> Parts:

@@ -111,7 +111,7 @@ def resolve(
     if name not in presets:
         known = ", ".join(sorted(presets))
         raise InputError(f"there is no preset {name!r}; there are {known}", field="policy.preset")
-    return checked(_overridden(presets[name], {**(pool_defaults or {}), **overrides}))
+    return checked(overridden(presets[name], {**(pool_defaults or {}), **overrides}))
 
 
 def checked(policy: Policy) -> Policy:
@@ -156,7 +156,12 @@ def _contradictions(policy: Policy) -> Sequence[tuple[str, bool, str]]:
     )
 
 
-def _overridden(policy: Policy, overrides: Mapping[str, Any]) -> Policy:
+def overridden(policy: Policy, overrides: Mapping[str, Any]) -> Policy:
+    """Return ``policy`` with these fields; K_cand follows K_act where it did and nothing selects.
+
+    Raises:
+        InputError: There is no such field.
+    """
     known = {field.name for field in fields(Policy)} - {"preset"}
     unknown = sorted(set(overrides) - known)
     if unknown:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
 
-from rectifier.audit import Audit, Auditor, Case
+from rectifier.audit import Audit, Auditor
+from rectifier.case import Case
 from rectifier.decision import Decision, Ruling, decide
 from rectifier.metrics import Metrics
 from rectifier.runs import Answered, Claim, MessageRef, RunCounts, Runs
@@ -21,7 +22,8 @@ class RectifyAnswer:
     Attributes:
         decision: What the host is to do: broadcast, ask the agent again, or prune.
         reason: Why.
-        would_be: In shadow, what the decision would have been: pass or retry.
+        would_be: What the decision would have been, pass or retry, where the policy, the run or an
+            indicator that is violated is in shadow.
         would_feedback: In shadow, the feedback that would have been given.
         attempt: Which attempt this was, from 0.
         retries_left: How often the agent may still try.
@@ -116,6 +118,7 @@ class Gatekeeper:
             attempt=attempt,
             policy=turn.case.policy,
             in_shadow=turn.case.policy.mode == "shadow",
+            would_fail=audit.would_feedback is not None,
         )
         self._count(audit, ruling)
         return ANSWER.dump_json(_answer(turn, audit, ruling, attempt))
@@ -140,6 +143,7 @@ class Gatekeeper:
                 attempt=claim.attempt,
                 policy=turn.case.policy,
                 in_shadow=in_shadow,
+                would_fail=audit.would_feedback is not None,
             )
             self._count(audit, ruling)
         return await self._commit(turn, claim, audit, ruling)
@@ -178,7 +182,7 @@ def _answer(turn: Turn, audit: Audit, ruling: Ruling, attempt: int) -> RectifyAn
         decision=ruling.decision,
         reason=ruling.reason,
         would_be=ruling.would_be,
-        would_feedback=audit.feedback if in_shadow else None,
+        would_feedback=(audit.would_feedback or audit.feedback) if in_shadow else None,
         attempt=attempt,
         retries_left=_retries_left(turn, ruling, attempt),
         feedback=feedback,

@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from rectifier.policy import PRESETS
 from rectifier_core.indicator import POOL_NAME
 
 PREFIX = "RECTIFIER_"
@@ -64,6 +63,8 @@ class Settings(BaseSettings):
     redis_url: str | None = Field(None, validation_alias="REDIS_URL")
     """A Redis or Valkey server; absent: the bundled one in the data folder."""
 
+    config: Path | None = None
+    """A TOML file with presets, and with what pools set over them."""
     default_preset: str | None = None
     """The preset of requests that name none; absent: ``fast``, or ``checks`` without a judge."""
     default_pools: Annotated[tuple[str, ...], NoDecode] = ()
@@ -89,8 +90,6 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _make_sense(self) -> Self:
-        if self.default_preset is not None and self.default_preset not in PRESETS:
-            raise ValueError(f"default_preset is one of {', '.join(PRESETS)}")
         if not self.judge_model and self.preset != "checks":
             raise ValueError("a preset other than checks needs judge_model")
         for name in self.default_pools:

@@ -62,6 +62,7 @@ class Finding:
         rationale: Why it matters: what it changes in the conclusion.
         suggestion: The concrete correction.
         source: Who judged.
+        in_shadow: The indicator is asked and recorded, but does not count.
     """
 
     indicator_id: str
@@ -72,6 +73,7 @@ class Finding:
     rationale: str = ""
     suggestion: str = ""
     source: Source = "judge"
+    in_shadow: bool = False
 
 
 @dataclass(frozen=True, slots=True)

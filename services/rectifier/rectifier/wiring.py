@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from redis.asyncio import Redis
 
 from rectifier.audit import Auditor
+from rectifier.configuration import read_configuration
 from rectifier.idempotency import Idempotency
 from rectifier.judge import Judge
 from rectifier.live import LiveSnapshot
@@ -21,6 +22,7 @@ from rectifier_core.adapters.openai_endpoint import DEFAULT_BASE_URL, OpenAiEndp
 from rectifier_core.adapters.redis_client import open_redis
 from rectifier_core.chat import ChatModel
 from rectifier_core.embedding import Embedder
+from rectifier_core.errors import InputError
 from rectifier_core.pools import Pools
 from rectifier_core.starter import starter_indicators
 from rectifier_core.store import IndicatorStore
@@ -44,6 +46,9 @@ async def open_parts(
     Raises:
         RectifierError: Something that is needed cannot be opened; the text says what to do.
     """
+    configuration = read_configuration(settings.config)
+    if settings.preset not in configuration.presets:
+        raise InputError(f"RECTIFIER_DEFAULT_PRESET: there is no preset {settings.preset!r}")
     async with AsyncExitStack() as stack:
         if embedder is None:
             embedder = await stack.enter_async_context(_open_embedder(settings))
@@ -75,6 +80,7 @@ async def open_parts(
             preset=settings.preset,
             default_pools=settings.default_pools,
             judge_model=settings.judge_model,
+            configuration=configuration,
         )
 
 

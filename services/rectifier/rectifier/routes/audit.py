@@ -6,12 +6,13 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Request
 from fastapi.responses import Response
 
-from rectifier.audit import Audit, Case
+from rectifier.audit import Audit
+from rectifier.case import Case
 from rectifier.checks.schema import check_schema_document
 from rectifier.examples import AUDIT_EXAMPLES
 from rectifier.hang_up import until_hang_up
 from rectifier.parts import Parts, PartsOf
-from rectifier.policy import PRESETS, Policy, resolve
+from rectifier.policy import Policy, resolve
 from rectifier.problems import documented
 from rectifier.rectify import AUDIT
 from rectifier.wire import AuditRequest, StrictRoute
@@ -59,14 +60,21 @@ def case_of(body: AuditRequest, parts: Parts) -> Case:
         context=body.context_texts(),
         message_schema=body.message_schema,
         pools=pools,
+        shadow_pools=parts.configuration.shadow_pools,
     )
 
 
 def _policy(body: AuditRequest, parts: Parts, pools: Sequence[str] | None) -> Policy:
-    defaults = parts.pool_defaults.get(pools[0]) if pools and len(pools) == 1 else None
-    if isinstance(body.policy, str) and body.policy not in PRESETS:
+    configured = parts.configuration
+    defaults = configured.pools.get(pools[0]) if pools and len(pools) == 1 else None
+    if isinstance(body.policy, str) and body.policy not in configured.presets:
         raise InputError(f"there is no preset {body.policy!r}", field="policy")
-    policy = resolve(body.requested_policy(), default=parts.preset, pool_defaults=defaults)
+    policy = resolve(
+        body.requested_policy(),
+        default=parts.preset,
+        presets=configured.presets,
+        pool_defaults=defaults,
+    )
     if policy.audit != "none" and parts.judge_model is None:
         detail = "no judge endpoint is configured: only the preset checks can be asked for"
         raise InputError(detail, field="policy")
