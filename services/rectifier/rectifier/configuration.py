@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rectifier.policy import PRESETS, Policy, checked, overridden
-from rectifier.wire import PolicyIn, PoolName
+from rectifier.wire import UNKNOWN_FIELD, PolicyIn, PoolName
 from rectifier_core.errors import InputError
 
 MAX_BYTES = 1024 * 1024
@@ -81,7 +81,10 @@ def read_configuration(path: Path | None) -> Configuration:
         raise InputError(f"{path}: not TOML: {error}") from error
     except ValidationError as error:
         worst = error.errors(include_input=False)[0]
-        where = ".".join(str(step) for step in worst["loc"])
+        steps = list(worst["loc"])
+        if worst["type"] == UNKNOWN_FIELD:
+            steps.append(worst["ctx"]["field"])
+        where = ".".join(str(step) for step in steps)
         raise InputError(f"{path}: {where}: {worst['msg']}", field=where) from None
     presets = dict(PRESETS)
     for name, preset in given.presets.items():
