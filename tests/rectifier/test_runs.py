@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from rectifier_core.errors import (
 from tests.support.runs import Driver
 
 DAY_MS = 24 * 3600 * 1000
+SHORT_LEASE = -29.99  # seconds, as a margin: a claim within 30 s is held for 10 ms or less
 
 
 @pytest.fixture
@@ -159,9 +160,11 @@ async def test_cancelled_wait_does_not_disturb_the_others(run: Driver) -> None:
 
 
 async def test_claim_of_a_dead_holder_expires_with_its_deadline(
-    run: Driver, elsewhere: Driver
+    run: Driver, elsewhere: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dead = await run.claimed(within=0.01)
+    with monkeypatch.context() as patched:
+        patched.setattr("rectifier.runs.LEASE_MARGIN_S", -29.5)
+        dead = await run.claimed()
     heir = await elsewhere.claimed()
     assert heir.attempt == dead.attempt
     assert heir.fence != dead.fence
@@ -175,8 +178,8 @@ async def test_claim_of_a_dead_holder_expires_with_its_deadline(
 async def test_late_commit_counts_where_nobody_else_claimed(
     run: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rectifier.runs.LEASE_MARGIN_S", 0.0)
-    late = await run.claimed(within=0.001)
+    monkeypatch.setattr("rectifier.runs.LEASE_MARGIN_S", SHORT_LEASE)
+    late = await run.claimed()
     await until(lambda: is_over(run))
     assert json.loads(await run.commit(late))["run"]["retained"] == 1
 
@@ -350,9 +353,9 @@ async def test_commit_sent_twice_counts_once(run: Driver) -> None:
 async def test_commit_into_a_run_that_was_closed_is_refused(
     run: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rectifier.runs.LEASE_MARGIN_S", 0.0)
     await run.decide(id_="n")
-    late = await run.claimed(within=0.001)
+    monkeypatch.setattr("rectifier.runs.LEASE_MARGIN_S", SHORT_LEASE)
+    late = await run.claimed()
     await until(lambda: is_over(run))
     await run.runs.finish("t", "r")
     assert await conflict(run.commit(late)) == "run_closed"
@@ -388,12 +391,22 @@ async def test_every_key_of_a_run_expires_a_day_after_its_last_message(
     await run.decide("retry", id_="old")
     keys = [key async for key in redis.scan_iter()]
     assert len(keys) == 4
-    for key in keys:
+    for message in (run.claimed(id_="under way"), run.decide(id_="new")):
+        for key in keys:
+            await redis.pexpire(key, 5_000)
+        await message
+        assert {key async for key in redis.scan_iter()} == set(keys)
+        for key in keys:
+            assert DAY_MS - 60_000 < await redis.pttl(key) <= DAY_MS
+
+
+async def test_decision_renews_the_time_of_its_run(run: Driver, redis: Redis) -> None:
+    claim = await run.claimed()
+    for key in [key async for key in redis.scan_iter()]:
         await redis.pexpire(key, 5_000)
-    await run.decide(id_="new")
-    assert {key async for key in redis.scan_iter()} == set(keys)
-    for key in keys:
-        assert DAY_MS - 60_000 < await redis.pttl(key) <= DAY_MS
+    await run.commit(claim)
+    async for key in redis.scan_iter():
+        assert await redis.pttl(key) > DAY_MS - 60_000
 
 
 async def test_run_is_forgotten_after_its_time(redis: Redis) -> None:
@@ -519,6 +532,14 @@ async def test_difficulty_ranks_a_run_among_the_finished_ones_of_its_pool(runs: 
     await Driver(runs, tenant="u").decide()
     await runs.finish("u", "r")
     assert (await runs.view("u", "r")).difficulty is None
+
+
+async def test_run_that_repeats_another_is_not_ranked(runs: Runs) -> None:
+    for number in range(20):
+        run = Driver(runs, run_id=str(number))
+        await run.commit(await run.claimed(fallback_of="q" if number == 0 else None))
+        await runs.finish("t", str(number))
+    assert (await runs.view("t", "1")).difficulty is None
 
 
 # Outcomes
@@ -677,6 +698,25 @@ async def test_deleted_run_takes_what_it_queued_with_it(run: Driver, redis: Redi
     assert [key async for key in redis.scan_iter()] == [TRAJECTORIES]
 
 
+async def test_run_deleted_while_its_outcome_is_queued_takes_it_along(
+    redis: Redis, redis_url: str
+) -> None:
+    run = Driver(Runs(redis, content=True))
+    await run.decide()
+    deleting = Driver(Deleting(redis, content=True))
+    with pytest.raises(NotFoundError):
+        await deleting.runs.outcome("t", "r", final_answer="1", correct=False)
+    assert await queued(redis) == []
+
+
+class Deleting(Runs):
+    """Another process deletes the run right before the trajectory is queued."""
+
+    async def _queue(self, trajectory: Mapping[str, object], *, tenant: str, pool: str) -> None:
+        await self.delete("t", "r")
+        await super()._queue(trajectory, tenant=tenant, pool=pool)
+
+
 async def test_commit_into_a_deleted_run_brings_nothing_back(run: Driver, redis: Redis) -> None:
     claim = await run.claimed()
     await run.runs.delete("t", "r")
@@ -742,6 +782,19 @@ async def test_commit_whose_reply_was_lost_counts_once(
         assert not lose.is_set()
     assert await run.claim(attempt=0) == Answered(answer)
     assert (await run.runs.view("t", "r")).run.messages == 2
+
+
+async def test_claim_whose_reply_was_lost_holds_nothing(
+    run: Driver, redis_url: str, tmp_path: Path
+) -> None:
+    async with losing_replies(redis_url, tmp_path / "p") as (url, lose), open_redis(url) as client:
+        side = Driver(Runs(client, content=True))
+        await side.decide(id_="n")  # the scripts are known from here on
+        lose.set()
+        with pytest.raises(StateError):
+            await side.claim("a")
+        assert not lose.is_set()
+    assert (await run.claimed("b")).attempt == 0
 
 
 @asynccontextmanager
