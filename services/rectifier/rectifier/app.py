@@ -42,6 +42,8 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
+        # Also builds the routes, which FastAPI otherwise does during the first request.
+        app.openapi()
         async with open_parts(metrics) as parts:
             yield {"parts": parts}
 
