@@ -22,12 +22,12 @@ from rectifier.checks.expression import (
 )
 from rectifier.checks.fences import blocks
 from rectifier.checks.measures import are_convertible
-from rectifier.checks.tokens import EXPRESSION, RELATIONS, Kind, Token, tokens
+from rectifier.checks.tokens import EXPRESSION, MINUS, RELATIONS, Kind, Token, tokens
 from rectifier.checks.wording import (
     cycles_near,
     disarms,
-    is_other_arithmetic,
     moduli,
+    other_arithmetic_from,
     takes_part_after,
     takes_part_before,
 )
@@ -40,6 +40,7 @@ MAX_LINE = 4_000  # characters
 MAX_SUSPECTS = 60  # false links whose words are looked at
 MAX_DECIMALS = 6  # of a correction
 NEAR = 80  # characters
+FLOAT_DECIMALS = 12  # more are what binary floating point leaves over
 REL = r"=|≈|≃|≅|≒|\\approx|\\simeq|\\doteq"
 
 _RELATION = re.compile(REL)
@@ -47,7 +48,7 @@ _DIGIT = re.compile(r"\d")
 _CONTINUED = re.compile(
     r"(?:\\\\(?:\[[^\]\n]{0,9}\])?[ \t]*\n?|\n)[ \t]*(?:&[ \t]*)?(?==[^=]|≈|\\approx)"
 )
-_BULLET = re.compile(r"[ \t>]*(?:[-*•+–]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)]|#{1,6})[ \t]+(?=\S)")
+_NUMBERING = re.compile(r"[ \t>]*\(?(?:\d{1,3}|[a-zA-Z])\)[ \t]+")
 _LINK = re.compile(r"(?:https?://|www\.|data:)\S+")
 _SPACING = re.compile(r"[\s$&]|\\[,;:! ]|\\left|\\right|\{,\}|(?<=\d),(?=\d{3})")
 _ONE = Token(Kind.NUMBER, "1", 0, 0)
@@ -86,9 +87,11 @@ class _Setting:
         self.sources = sources
 
     @cached_property
-    def is_other_arithmetic(self) -> bool:
-        """True where numbers or operations may not be the usual ones."""
-        return is_other_arithmetic((self.text, *self.sources))
+    def other_arithmetic_from(self) -> int | None:
+        """From where on numbers or operations of the message may not be the usual ones."""
+        if any(other_arithmetic_from(source) is not None for source in self.sources):
+            return 0
+        return other_arithmetic_from(self.text)
 
     @cached_property
     def moduli(self) -> frozenset[int] | None:
@@ -144,7 +147,9 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
     at = 0
     for line in text.split("\n"):
         if _may_calculate(line):
-            yield from _sentences(at, line)
+            numbering = _NUMBERING.match(line)
+            skipped = numbering.end() if numbering else 0
+            yield from _sentences(at + skipped, line[skipped:])
         at += len(line) + 1
 
 
@@ -178,7 +183,7 @@ def _false_links(row: Sequence[Token], text: str) -> Iterator[_Link]:
             chain = []
             continue
         left, right = row[left_start:i], row[i + 1 : right_end]
-        link = _Link(left, token, right, tuple(chain), _has_dash(row, left_start, text))
+        link = _Link(left, token, right, tuple(chain), _has_dash(left))
         chain.append(left)
         if not has_failed and _is_false(link):
             has_failed = True
@@ -205,9 +210,12 @@ def _left_start(row: Sequence[Token], relation: int, text: str) -> int | None:
     if before is not None and before.kind in RELATIONS:
         return start
     is_named = before is not None and before.kind in {Kind.UNKNOWN, Kind.PERCENT}
-    if is_named or _touches_ratio(row, start - 1, -1):
+    is_argument = (
+        start > 1 and row[start - 1].kind is Kind.OPEN and row[start - 2].kind is Kind.UNKNOWN
+    )
+    if is_named or is_argument or _touches_ratio(row, start - 1, -1):
         return None
-    if row[start].text == "-" and before is not None and before.kind is Kind.PROSE:
+    if row[start].text in MINUS and before is not None and before.kind is Kind.PROSE:
         return None
     return None if takes_part_before(text, row[start].start) else start
 
@@ -235,15 +243,20 @@ def _right_end(row: Sequence[Token], relation: int, text: str) -> int | None:
 def _goes_on(row: Sequence[Token], end: int, text: str) -> bool:
     """Return True where what stands at ``end`` may belong to the side before it."""
     after = row[end] if end < len(row) else None
-    if after is None or after.kind in RELATIONS:
+    last = row[end - 1]
+    if after is not None and after.kind in RELATIONS:
+        return False
+    if last.kind is Kind.FACTORIAL:
+        # "That makes 12!"
+        return True
+    if after is None:
         return False
     if after.kind is Kind.UNKNOWN or _touches_ratio(row, end, 1):
         return True
     if after.kind is Kind.PROSE and _is_compound(row, end):
         return True
-    last = row[end - 1]
     words_from = last.start if last.kind is Kind.UNIT else last.end
-    return last.kind is Kind.FACTORIAL or takes_part_after(text, words_from)
+    return takes_part_after(text, words_from)
 
 
 def _opens_remark(row: Sequence[Token], opening: int) -> bool:
@@ -259,11 +272,12 @@ def _opens_remark(row: Sequence[Token], opening: int) -> bool:
 def _touches_ratio(row: Sequence[Token], at: int, step: int) -> bool:
     """Return True for a colon between numbers, and for a comma without a space."""
     beyond = at + step
-    if not (0 <= at < len(row) and 0 <= beyond < len(row)):
+    if not (0 <= at < len(row) - 1 and 0 <= beyond < len(row)):
         return False
-    first = row[max(at, beyond)]
-    is_number = row[beyond].kind is Kind.NUMBER
-    return is_number and (row[at].text == ":" or (row[at].text in ",'" and first.is_tight))
+    if row[beyond].kind is not Kind.NUMBER:
+        return False
+    is_even = row[at].is_tight == row[at + 1].is_tight
+    return (row[at].text == ":" and is_even) or (row[at].text in ",'" and row[at + 1].is_tight)
 
 
 def _is_compound(row: Sequence[Token], end: int) -> bool:
@@ -290,12 +304,9 @@ def _is_compound(row: Sequence[Token], end: int) -> bool:
     }
 
 
-def _has_dash(row: Sequence[Token], start: int, text: str) -> bool:
-    """Return True where the left side begins a line with a dash that may be a bullet."""
-    if row[start].text != "-":
-        return False
-    line_start = text.rfind("\n", 0, row[start].start) + 1
-    return bool(_BULLET.match(text, line_start)) and not text[line_start : row[start].start].strip()
+def _has_dash(side: Sequence[Token]) -> bool:
+    """Return True where ``side`` begins with a dash that may be a bullet or a dash of the sentence."""
+    return side[0].text in MINUS and len(side) > 1 and not side[1].is_tight
 
 
 def _is_false(link: _Link) -> bool:
@@ -305,10 +316,11 @@ def _is_false(link: _Link) -> bool:
     lefts = [link.left, link.left[1:]] if link.has_dash else [link.left]
     try:
         return not any(
-            _holds(replace(link, left=left), reading, right_percent)
+            _holds(replace(link, left=left, right=right), reading, right_percent)
             for left in lefts
             for reading in _readings([*link.left, *link.right])
             for right_percent in _percents(link.right)
+            for right in _scaled(link.right)
         )
     except UnreadableError:
         return False
@@ -319,8 +331,9 @@ def _is_calculation(link: _Link) -> bool:
     if not signs:
         # "60 = 2 * 3 * 5" is a calculation; "1 = 2 - 3 days" is a key to a table.
         right = _signs(link.right)
-        return bool(link.earlier) or (bool(right) and right <= {"*", "^"})
-    return not (_is_range(link.left) or _is_date(link.left))
+        is_defined = any(token.kind is Kind.UNIT for token in link.left)
+        return bool(link.earlier) or (bool(right) and right <= {"*", "^"} and not is_defined)
+    return not (_is_range(link) or _is_date(link.left))
 
 
 def _signs(side: Sequence[Token]) -> set[str]:
@@ -333,15 +346,22 @@ def _signs(side: Sequence[Token]) -> set[str]:
         Kind.POWER: "^",
     }
     signs = {named[token.kind] for token in side if token.kind in named}
-    return signs | {token.text for token in side[1:] if token.kind is Kind.OPERATOR}
+    operators = [token.text for token in side[1:] if token.kind is Kind.OPERATOR]
+    return signs | {"-" if sign in MINUS else sign for sign in operators}
 
 
-def _is_range(side: Sequence[Token]) -> bool:
-    """Return True for ``3-5``: two numbers, the greater one last."""
-    if [token.text for token in side[1::2]] != ["-"] or len(side) != 3 or not side[1].is_tight:
+def _is_range(link: _Link) -> bool:
+    """Return True for ``3-5 = ..`` and ``1990 - 2000 = 10 years``: the greater number last."""
+    side = link.left
+    if len(side) != 3 or side[1].text not in MINUS:
         return False
     low, high = side[0].text, side[2].text
-    return low.isdigit() and high.isdigit() and int(low[:9]) < int(high[:9])
+    if not (low.isdecimal() and high.isdecimal() and int(low[:9]) < int(high[:9])):
+        return False
+    shown = link.right[0].text
+    lengths = {str(int(high[:9]) - int(low[:9]) + extra) for extra in (0, 1)}
+    has_unit = any(token.kind is Kind.UNIT for token in link.right)
+    return side[1].is_tight or side[1].text == "–" or (has_unit and shown in lengths)
 
 
 def _is_date(side: Sequence[Token]) -> bool:
@@ -373,6 +393,13 @@ def _readings(both: Sequence[Token]) -> Iterator[Reading]:
 def _percents(side: Sequence[Token]) -> tuple[Fraction, ...]:
     has_percent = any(token.kind is Kind.PERCENT for token in side)
     return (Fraction(1, 100), Fraction(1)) if has_percent else (Fraction(1, 100),)
+
+
+def _scaled(side: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """Yield ``side`` and, as in "5 * 10 = 50 thousand", what it is without its scale."""
+    yield side
+    if any(token.kind is Kind.SCALE for token in side):
+        yield [token for token in side if token.kind is not Kind.SCALE]
 
 
 def _holds(link: _Link, reading: Reading, right_percent: Fraction) -> bool:
@@ -424,12 +451,14 @@ def _shows(value: Value, link: _Link, reading: Reading) -> bool:
     shown = evaluate(link.right, replace(reading, is_strict=True)).low
     unit = evaluate([_ONE, *_factors(link.right)], reading).low
     unit *= _power_of_ten(-decimals(number.text, reading))
-    if value.low <= shown <= value.high:
+    if value.low <= shown <= value.high or _is_debit(value, shown, link):
         return True
     distance = max(value.low - shown, shown - value.high)
     if link.relation.kind is Kind.ABOUT:
         rounding = unit * _power_of_ten(_trailing_zeros(number.text))
         return distance <= max(rounding, abs(shown) / 100)
+    if decimals(number.text, reading) > FLOAT_DECIMALS and distance < abs(shown) * unit * 1_000:
+        return True
     if value.is_exact and (value.low / unit).denominator == 1:
         return _is_percentage(value, shown, link) or _is_in_thousands(distance, number, link)
     return (
@@ -452,6 +481,11 @@ def _trailing_zeros(number: str) -> int:
     return len(digits) - len(digits.rstrip("0")) if digits.isdigit() and digits.strip("0") else 0
 
 
+def _is_debit(value: Value, shown: Fraction, link: _Link) -> bool:
+    """Return True for ``$99 - $300 = ($201)``, as accountants write it."""
+    return link.right[0].text == "(" and value.low <= -shown <= value.high
+
+
 def _is_percentage(value: Value, shown: Fraction, link: _Link) -> bool:
     """Return True for ``17/20 = 85``: a share, given in percent without the sign."""
     return _signs(link.left) == {"/"} and value.low * 100 - 1 < shown < value.high * 100 + 1
@@ -472,7 +506,11 @@ def _is_in_thousands(distance: Fraction, number: Token, link: _Link) -> bool:
 
 def _is_excused(link: _Link, setting: _Setting) -> bool:
     start, end = link.span
-    if disarms(setting.text, start, end) or setting.is_other_arithmetic or setting.moduli is None:
+    other_from = setting.other_arithmetic_from
+    if setting.moduli is None or (other_from is not None and other_from < end):
+        return True
+    words_from = max(token.end for token in link.right if token.kind is not Kind.UNIT)
+    if disarms(setting.text, start, words_from):
         return True
     cycles = setting.moduli | cycles_near(setting.text[max(0, start - NEAR) : end + NEAR])
     if _is_congruent(link, cycles):
@@ -514,7 +552,7 @@ def _corrected(link: _Link, text: str) -> str:
     exact = (value.low + value.high) / 2
     is_grouped = any("," in token.text for token in (*link.left, *link.right))
     number = _number_of(link.right)
-    if number is None or exact < 0 or link.right[0].text == "-":
+    if number is None or exact < 0 or link.right[0].text in MINUS:
         is_short = exact.denominator < 10**MAX_DECIMALS and not _is_decimal(exact)
         about = "about " if not value.is_exact else ""
         decimal = _digits(exact, MAX_DECIMALS, is_grouped=is_grouped)

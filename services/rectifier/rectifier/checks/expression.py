@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from rectifier.checks.tokens import OPERAND_STARTS, SCALES, Kind, Token
+from rectifier.checks.tokens import MINUS, OPERAND_STARTS, SCALES, Kind, Token
 
 MAX_BITS = 2_048  # of a numerator or a denominator
 MAX_DIGITS = 60  # of a literal
@@ -153,10 +153,11 @@ class _Parser:
 
     def _takes(self, *signs: str) -> str:
         token = self._peek()
-        if token is None or token.kind is not Kind.OPERATOR or token.text not in signs:
+        if token is None or token.kind is not Kind.OPERATOR:
             return ""
-        self.position += 1
-        return token.text
+        sign = "-" if token.text in MINUS else token.text
+        self.position += sign in signs
+        return sign if sign in signs else ""
 
     def _takes_kind(self, kind: Kind) -> Token | None:
         token = self._peek()
@@ -346,7 +347,11 @@ class _Parser:
 
     def _slack(self, token: Token, text: str) -> Fraction:
         """Return how far the number that was meant may lie from the digits shown."""
-        if self.reading.is_strict or (text.isdecimal() and not self.reading.is_loose):
+        if (
+            self.reading.has_decimal_commas
+            or self.reading.is_strict
+            or (text.isdecimal() and not self.reading.is_loose)
+        ):
             return Fraction(0)
         shown = decimals(token.text, self.reading)
         unit = Fraction(1, 10**shown) if shown >= 0 else Fraction(10**-shown)

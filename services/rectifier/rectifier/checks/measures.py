@@ -1,5 +1,6 @@
 """Units that convert into one another, so that unequal numbers may be equal quantities."""
 
+import re
 from collections.abc import Sequence
 
 from rectifier.checks.tokens import Kind, Token
@@ -30,13 +31,19 @@ def are_convertible(left: Sequence[Token], right: Sequence[Token]) -> bool:
     The same is true where a letter may be a unit or a variable.
     """
     units, results = _units(left), _units(right)
-    if any(len(unit.split("^")[0]) == 1 and unit.isalpha() for unit in units | results):
+    has_sum = any(token.text in "+-–" for token in left[1:])
+    letters = _letters(left)
+    if letters - _letters(right) or _letters(right) - letters or (letters and has_sum):
         return not _is_uniform(left, units, results)
     measures, shown = units & _MEASURES, results & _MEASURES
-    has_sum = any(token.text in {"+", "-"} for token in left[1:])
     if has_sum and len(units) > 1 and measures:
         return True
     return bool(measures and shown and not shown <= measures) or len(shown) > 1
+
+
+def _letters(side: Sequence[Token]) -> set[str]:
+    units = [token.text for token in side if token.kind is Kind.UNIT]
+    return {word for unit in units for word in re.findall(r"[^\W\d_]+", unit) if len(word) == 1}
 
 
 def _is_uniform(left: Sequence[Token], units: set[str], results: set[str]) -> bool:

@@ -31,7 +31,7 @@ _LANGUAGES = frozenset({"python", "py", "python3", "py3"})
 _WARNINGS = threading.Lock()
 _NO_SOURCE = re.compile(
     r"^[ \t]*(?:>>> |>>>$|\.\.\. |In \[\d*\]:|Out\[\d*\]:|Traceback \(most recent|  File \"|[!%$][ \t]*\w|@@ |diff --git"
-    r"|[-+]{3} |<<<<<<<|>>>>>>>|=======$|\d+[ \t]*[|:]\s|\d+:\S|cdef\b|cpdef\b|[\w.]+\?{1,2}[ \t]*$)",
+    r"|[-+]{3} |`{3}|~{3}|(?!(?:async )?def\b)\w[\w.]*\([^()\n]*\)[ \t]*->|<<<<<<<|>>>>>>>|=======$|\d+[ \t]*[|:]\s|\d+:\S|cdef\b|cpdef\b|[\w.]+\?{1,2}[ \t]*$)",
     re.MULTILINE,
 )
 _DIFF_LINE = re.compile(r"^[+-](?![+-])", re.MULTILINE)
@@ -54,6 +54,10 @@ _CODE_LINE = re.compile(
     r"|[A-Za-z_][\w.]*(?:\[[^\]\n]{0,80}\])?[ \t]*[-+*/]?=[^=])",
     re.MULTILINE,
 )
+_STARTS_AS_CODE = re.compile(
+    r"\s*(?:def \w+\(|class \w+[(:]|import \w|from [\w.]+ import |@\w|async def )"
+)
+_GOES_ON = re.compile(r"[#)\]}\"']")
 _PROSE_LINE = re.compile(
     r"^(?!(?:for|if|while|elif|with|return|import|from|assert|not|raise|del|global|nonlocal|else|class"
     r"|def|async|await|yield|lambda|except|try|print|match|case)\b)"
@@ -89,9 +93,7 @@ class _Fault:
 
 def python_findings(text: str, *, task: str = "") -> tuple[list[Finding], bool]:
     """Return the blocks of ``text`` that do not parse, and whether one was too large to tell."""
-    candidates = [
-        block for block in blocks(text) if block.language in _LANGUAGES and block.is_closed
-    ]
+    candidates = list(_candidates(text))
     if _OLD_PYTHON.search(text) or _OLD_PYTHON.search(task):
         return [], False
     findings: list[Finding] = []
@@ -110,6 +112,18 @@ def python_findings(text: str, *, task: str = "") -> tuple[list[Finding], bool]:
         if len(findings) < MAX_FINDINGS and not _is_excused(block, candidates, fault, text):
             findings.append(_finding(block, fault, text))
     return findings, is_cut
+
+
+def _candidates(text: str) -> Iterator[Block]:
+    """Yield the blocks that are Python, or the message itself where it is nothing but code."""
+    fenced = blocks(text)
+    for block in fenced:
+        if block.language in _LANGUAGES and block.is_closed:
+            yield block
+    if not fenced and _STARTS_AS_CODE.match(text):
+        outer = [line for line in text.split("\n") if line.strip() and not line[0].isspace()]
+        if all(_CODE_LINE.match(line) or _GOES_ON.match(line) for line in outer):
+            yield Block("", text, 0, 0, len(text), len(text), is_closed=True)
 
 
 def _nesting(source: str) -> int:
@@ -149,8 +163,9 @@ def _readings(source: str) -> Iterator[str]:
     yield f"match _:\n{body}"
     yield f"{plain.rstrip()}\ndef _(): pass\n"
     yield f"class _:\n{body}"
-    yield f"_ = {plain.strip()}"
-    yield f"_({plain.strip()})"
+    if all(line.rstrip().endswith((",", "[", "{", "(")) for line in plain.strip().split("\n")[:-1]):
+        yield f"_({plain.strip()})"
+        yield f"{{{plain.strip()}}}"
 
 
 def _syntax_error(source: str) -> _Fault | None:

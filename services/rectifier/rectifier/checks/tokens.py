@@ -38,6 +38,7 @@ OPERAND_ENDS = frozenset(
 OPERAND_STARTS = frozenset(
     {Kind.NUMBER, Kind.OPEN, Kind.CURRENCY, Kind.ROOT, Kind.FRACTION, Kind.BINOMIAL}
 )
+MINUS = frozenset("-–")  # an en dash is a minus too, or a range
 EXPRESSION = OPERAND_ENDS | OPERAND_STARTS | {Kind.OPERATOR}
 
 
@@ -109,7 +110,7 @@ _WORDS = re.compile(r"[^\W\d_]+(?:[ -][^\W\d_]+)*")
 _SIGNS = {
     **dict.fromkeys(("×", "·", "⋅", "∗", "∙", "\\times", "\\cdot", "\\ast"), "*"),
     **dict.fromkeys(("÷", "⁄", "∕", "\\div"), "/"),
-    **dict.fromkeys(("−", "–"), "-"),
+    "−": "-",
     "＋": "+",
 }
 _SPOKEN = {"times": "*", "plus": "+", "minus": "-", "choose": "C", "x": "*", "X": "*"}
@@ -177,6 +178,9 @@ def _marked(row: list[Token]) -> Iterator[Token]:
         before = row[i - 1] if i else None
         after = row[i + 1] if i + 1 < len(row) else None
         if token.text == "&" and any(t and t.kind in RELATIONS for t in (before, after)):
+            continue
+        if token.text == "&" and token.is_tight and after and after.is_tight:
+            yield replace(token, kind=Kind.UNKNOWN)
             continue
         yield _reread(token, before, after, row[i - 3 : i] if i > 2 else [])
 

@@ -13,7 +13,7 @@ _WRONG = re.compile(
     r"|inconsisten\w*|impossib\w*|invalid\w*|miscalculat\w*|misread\w*|misadd\w*|mislead\w*"
     r"|should\s+(?:be|have|equal|give|read)|instead|rather\s+than|claim\w*|corrected|correction"
     r"|disagree\w*|flaw\w*|absurd\w*|nonsens\w*|no\s+(?:integer\s+|real\s+|such\s+)?solutions?|fallac\w*"
-    r"|fails?|puzzle|joke|bogus|inaccura\w*|not\s+(?:correct|right|true|equal|valid|accurate)"
+    r"|fails?|puzzles?|joke|bogus|oops|wait|hmm+|sic|off\s+by|overlook\w*|forg[eo]t\w*|ought\s+to|inaccura\w*|not\s+(?:correct|right|true|equal|valid|accurate)"
     r"|falsch\w*|fehler\w*|faux|erreur\w*|incorrecto|erróne\w*|неверн\w*|ошиб\w*)\b|错|不对|誤|間違",
     re.IGNORECASE,
 )
@@ -25,15 +25,15 @@ _OPEN = re.compile(
     r"\b(?:if|unless|whether|would|could|might|may|not|never|cannot|no|nor|why|says?|said|wrote"
     r"|writes|stated?|states|quot\w*|test\w*|try|trying|guess\w*|estimat\w*|round(?:ed|ing|s|\s+(?:up|down|to|off))|approx\w*|roughly"
     r"|nearest|ceil\w*|floor\w*|truncat\w*|integer\s+division|remainder|quotient|(?:last|unit|units|ones)\s+digits?"
-    r"|digit\s+sums?|sum\s+of\s+digits|digital\s+root|actually|previous\w*|earlier|let(?!['’]s|\s+us|\s+me))\b|\w+n['’]t\b|\?|≠|!=|\\neq?\b|❌|✗|✘",
+    r"|digit\s+sums?|sum\s+of\s+digits|digital\s+root|actually|must\s+be\s+\S*\d|fix\w*|reads?|chang\w+|replac\w+|previous\w*|earlier|let(?!['’]s|\s+us|\s+me))\b|\w+n['’]t\b|\?|≠|!=|\bwere\s*\n|(?:→|->|=>)\s*\**\d|~~|\\neq?\b|❌|✗|✘",
     re.IGNORECASE,
 )
 _OTHER_ARITHMETIC = re.compile(
-    r"\b(?:binary|octal|hexadecimal|hex|ternary|base[- ]?(?:\d+|\$|[a-z]\b|two|three|four|five|six|seven|eight"
+    r"\b(?:binary|octal|hexadecimal|ternary|base[- ]?(?:\d+|\$|[a-z]\b|two|three|four|five|six|seven|eight"
     r"|nine|eleven|twelve|sixteen)|in\s+base|bases|xor|bitwise|boolean|finite\s+field|field\s+of"
     r"|roman\s+numerals?|concatenat\w*|cryptarithm\w*|alphametic\w*|tropical|saturat\w*|overflow\w*"
-    r"|matchsticks?|defin\w+\s+(?:the\s+|a\s+|an\s+|new\s+)*operat\w+|(?:the|an?|new|custom|strange|special)\s+operat(?:ion|or)\b"
-    r"|operation\s+is\s+defined|standard\s+operations?|pattern)\b|⊕|\\oplus|\\star|★|☆|GF\(|\\mathbb\s*\{?[ZF]\}?_|\bZ_",
+    r"|matchsticks?|notation|(?:new|special|custom|following)\s+(?:rule|definition|symbol)s?|defin\w+\s+(?:the\s+|a\s+|an\s+|new\s+)*operat\w+|(?:the|an?|new|custom|strange|special)\s+operat(?:ion|or)\b"
+    r"|operation\s+is\s+defined|standard\s+operations?|pattern)\b|⊕|\\oplus|\\star|★|☆|GF\(|\\mathbb\s*\{?[ZF]\}?_|\b[ZF]_\{?\w",
     re.IGNORECASE,
 )
 _MODULAR = re.compile(
@@ -42,7 +42,7 @@ _MODULAR = re.compile(
     re.IGNORECASE,
 )
 _CLOCK = re.compile(
-    r"o['’]?clock|\b[ap]\.?m\b|\bnoon\b|\bmidnight\b|\bclock\b|\d:\d\d", re.IGNORECASE
+    r"o['’]?clock|(?:\b|\d)[ap]\.?m\b|\bnoon\b|\bmidnight\b|\bclock\b|\d:\d\d", re.IGNORECASE
 )
 _WEEK = re.compile(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b", re.IGNORECASE)
 _YEAR = re.compile(
@@ -86,10 +86,13 @@ def disarms(text: str, start: int, end: int) -> bool:
     before, after = text[max(0, start - _REACH) : start], text[end : end + _REACH]
     own_start, previous_start = _last_two_ends(before)
     own_end, next_end = _first_two_ends(after)
-    own = before[own_start:] + " \n " + after[:own_end]
-    near = before[previous_start:] + " \n " + after[:next_end]
+    own = f"{before[own_start:]} \n {after[:own_end]}"
+    near = f"{before[previous_start:]} \n {after[:next_end]}"
     return bool(
-        _OPEN.search(own) or _SUPPOSED.search(before[previous_start:]) or _WRONG.search(near)
+        _OPEN.search(own)
+        or _SUPPOSED.search(before[previous_start:])
+        or _WRONG.search(near)
+        or _OTHER_ARITHMETIC.search(own)
     )
 
 
@@ -102,7 +105,10 @@ def _last_two_ends(before: str) -> tuple[int, int]:
 def _first_two_ends(after: str) -> tuple[int, int]:
     ends = [match.end() for match in _SENTENCE_END.finditer(after)]
     own = ends[0] if ends else len(after)
-    return own, ends[1] if len(ends) > 1 else len(after)
+    # The sentence after that one ends with its line: what stands below is another matter.
+    line_end = re.compile(r"\n|$").search(after, own + len(after[own:]) - len(after[own:].lstrip()))
+    following = ends[1] if len(ends) > 1 else len(after)
+    return own, min(following, line_end.start() if line_end else following)
 
 
 def takes_part_before(text: str, start: int) -> bool:
@@ -126,9 +132,10 @@ def takes_part_after(text: str, end: int) -> bool:
     return bool(_AFTER.match(text, end))
 
 
-def is_other_arithmetic(texts: Sequence[str]) -> bool:
-    """Return True where one of ``texts`` speaks of numbers or operations that are not the usual."""
-    return any(_OTHER_ARITHMETIC.search(text) for text in texts)
+def other_arithmetic_from(text: str) -> int | None:
+    """Return from where on ``text`` speaks of other numbers or operations than the usual ones."""
+    match = _OTHER_ARITHMETIC.search(text)
+    return match.start() if match else None
 
 
 def moduli(texts: Sequence[str]) -> frozenset[int] | None:
