@@ -173,6 +173,57 @@ async def test_shadow_decides_nothing_and_uses_no_attempt(service: Service) -> N
     assert "391" in answer["would_feedback"]
 
 
+async def test_unchanged_text_in_shadow_is_not_pruned(
+    service: Service, endpoint: ScriptedEndpoint
+) -> None:
+    endpoint.queue(ACCUSED)
+    first = (await service.rectify(VAGUE)).json()
+    asked = len(endpoint.calls)
+    second = (await service.rectify(VAGUE, policy={"mode": "shadow"})).json()
+    assert (second["decision"], second["reason"]) == ("pass", "shadow")
+    assert (second["would_be"], second["would_feedback"]) == ("retry", first["feedback"])
+    assert len(endpoint.calls) == asked
+
+
+async def test_refusal_without_a_judge_call_costs_nothing(
+    service: Service, endpoint: ScriptedEndpoint
+) -> None:
+    endpoint.queue(ACCUSED)
+    first = (await service.rectify(VAGUE)).json()
+    second = (await service.rectify(VAGUE)).json()
+    assert second["reason"] == "no_progress"
+    assert first["audit"]["usage"]["calls"] == 1
+    assert set(second["audit"]["usage"].values()) == {0}
+
+
+async def test_client_that_leaves_gives_the_claim_back_however_often_it_is_cancelled(
+    service: Service, endpoint: ScriptedEndpoint
+) -> None:
+    endpoint.queue(Reply(fault=Fault.HANG))
+    gone = asyncio.create_task(service.rectify(RIGHT))
+    assert await asyncio.to_thread(endpoint.wait_until, lambda e: len(e.calls) == 1)
+    while not gone.done():
+        gone.cancel()
+        await asyncio.sleep(0)
+    assert gone.cancelled()
+    assert (await service.client.get("/runs/r")).status_code == 404
+    assert (await service.rectify("Another text: 391.")).json()["attempt"] == 0
+
+
+async def test_only_a_committed_decision_is_counted(
+    service: Service, endpoint: ScriptedEndpoint
+) -> None:
+    endpoint.script(lambda _: Reply(CLEAN, delay=0.3))
+    late = asyncio.create_task(service.rectify(RIGHT))
+    assert await asyncio.to_thread(endpoint.wait_until, lambda e: len(e.calls) == 1)
+    assert (await service.client.delete("/runs/r")).status_code == 204
+    assert (await late).status_code == 409
+    metrics = (await service.client.get("/metrics")).text
+    assert 'rectifier_decisions_total{decision="pass",reason="clean"} 0.0' in metrics
+    assert 'rectifier_verdicts_total{reason="clean",verdict="pass"} 1.0' in metrics
+    assert (await service.client.get("/runs/r")).status_code == 404
+
+
 async def test_without_a_run_nothing_is_kept(service: Service) -> None:
     answer = (await service.rectify(WRONG, run_id=..., message_id=..., attempt=3)).json()
     assert (answer["decision"], answer["reason"]) == ("reject", "budget_spent")

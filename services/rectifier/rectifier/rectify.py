@@ -1,6 +1,9 @@
 """The gatekeeper: one message of a run, from claim to committed decision."""
 
+import asyncio
 import hashlib
+from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
@@ -11,7 +14,9 @@ from rectifier.decision import Decision, Ruling, decide
 from rectifier.metrics import Metrics
 from rectifier.runs import Answered, Claim, MessageRef, RunCounts, Runs
 from rectifier.verdict import Reason
+from rectifier_core.chat import Usage
 from rectifier_core.deadline import Deadline
+from rectifier_core.errors import DeadlineError
 from rectifier_core.indicator import IndicatorId
 
 
@@ -46,6 +51,9 @@ class RectifyAnswer:
 NO_PROGRESS_FEEDBACK = (
     "The text did not change after the feedback, so its objections stand and the message is pruned."
 )
+
+NO_PROGRESS = Ruling(Decision.REJECT, Reason.NO_PROGRESS)
+NO_PROGRESS_IN_SHADOW = Ruling(Decision.PASS, Reason.SHADOW, Decision.RETRY)
 
 ANSWER: TypeAdapter[RectifyAnswer] = TypeAdapter(RectifyAnswer)
 AUDIT: TypeAdapter[Audit] = TypeAdapter(Audit)
@@ -106,7 +114,7 @@ class Gatekeeper:
             return await self._decided(turn, claim, deadline)
         except BaseException:
             # Also on cancellation: a client that hung up must not hold the message.
-            await self._runs.release(claim)
+            await _to_its_end(self._runs.release(claim))
             raise
 
     async def _unkept(self, turn: Turn, deadline: Deadline) -> bytes:
@@ -120,15 +128,18 @@ class Gatekeeper:
             in_shadow=turn.case.policy.mode == "shadow",
             would_fail=audit.would_feedback is not None,
         )
-        self._count(audit, ruling)
+        self._metrics.audit(audit)
+        self._metrics.decision(ruling.decision, ruling.reason)
         return ANSWER.dump_json(_answer(turn, audit, ruling, attempt))
 
     async def _decided(self, turn: Turn, claim: Claim, deadline: Deadline) -> bytes:
         in_shadow = claim.in_shadow or turn.case.policy.mode == "shadow"
         before = None if claim.previous is None else AUDIT.validate_json(claim.previous)
         if before is not None and claim.is_unchanged and not turn.case.message.is_empty:
-            audit = replace(before, feedback=NO_PROGRESS_FEEDBACK)
-            ruling = Ruling(Decision.REJECT, Reason.NO_PROGRESS)
+            ruling = NO_PROGRESS_IN_SHADOW if in_shadow else NO_PROGRESS
+            feedback = before.feedback if in_shadow else NO_PROGRESS_FEEDBACK
+            # The findings stand; what they cost was told with the attempt before.
+            audit = replace(before, feedback=feedback, usage=Usage(), timing_ms={})
         else:
             again = before.violated_ids if before is not None else ()
             case = replace(
@@ -145,8 +156,14 @@ class Gatekeeper:
                 in_shadow=in_shadow,
                 would_fail=audit.would_feedback is not None,
             )
-            self._count(audit, ruling)
-        return await self._commit(turn, claim, audit, ruling)
+            self._metrics.audit(audit)
+        try:
+            async with asyncio.timeout(deadline.left()):
+                committed = await self._commit(turn, claim, audit, ruling)
+        except TimeoutError as exc:
+            raise DeadlineError("the decision was not stored at the deadline") from exc
+        self._metrics.decision(ruling.decision, ruling.reason)
+        return committed
 
     async def _commit(self, turn: Turn, claim: Claim, audit: Audit, ruling: Ruling) -> bytes:
         answer = _answer(turn, audit, ruling, claim.attempt)
@@ -170,9 +187,14 @@ class Gatekeeper:
             message=turn.case.message,
         )
 
-    def _count(self, audit: Audit, ruling: Ruling) -> None:
-        self._metrics.audit(audit)
-        self._metrics.decision(ruling.decision, ruling.reason)
+
+async def _to_its_end(work: Coroutine[None, None, None]) -> None:
+    """Await short ``work``, also where the caller is cancelled meanwhile."""
+    task = asyncio.create_task(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    await task
 
 
 def _answer(turn: Turn, audit: Audit, ruling: Ruling, attempt: int) -> RectifyAnswer:
