@@ -147,7 +147,7 @@ def test_what_was_left_out_is_said() -> None:
     assert arithmetic_findings("3 + 4 = 7. " * 20_000)[1]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="0123456789+-*/^()=., x\\{}$%!\n≈×√fracsqt", max_size=80))
 @example("2^-1 = 3")
 @example("50%% = 3+4")
@@ -205,7 +205,7 @@ def _grouped(value: Fraction, is_grouped: bool) -> str:
     return f"{value.numerator:,}" if is_grouped else str(value.numerator)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(calculations(), st.booleans())
 def test_true_equation_is_never_accused(
     calculation: tuple[str, Fraction, str], is_grouped: bool
@@ -214,7 +214,7 @@ def test_true_equation_is_never_accused(
     assert found(frame.format(f"{written} = {_grouped(value, is_grouped)}")) == []
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(calculations(), st.booleans(), st.integers(-99, 99))
 def test_false_equation_is_accused_with_the_right_value(
     calculation: tuple[str, Fraction, str], is_grouped: bool, error: int
@@ -226,7 +226,7 @@ def test_false_equation_is_accused_with_the_right_value(
     assert _grouped(value, "," in finding.evidence) in finding.suggestion
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(1, 999), st.integers(1, 99), st.integers(1, 4))
 def test_quotient_may_be_rounded_or_cut(above: int, below: int, places: int) -> None:
     exact = Fraction(above, below)
@@ -236,7 +236,7 @@ def test_quotient_may_be_rounded_or_cut(above: int, below: int, places: int) -> 
         assert found(rf"\frac{{{above}}}{{{below}}} \approx {float(shown):.{places}f}") == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(2, 99), st.integers(2, 99), st.integers(2, 99), st.integers(2, 99))
 def test_sum_of_fractions_is_exact(a: int, b: int, c: int, d: int) -> None:
     total = Fraction(a, b) + Fraction(c, d)

@@ -35,7 +35,7 @@ from rectifier.verdict import Finding
 
 CHECK_ID = "check:arithmetic"
 MAX_FINDINGS = 5
-MAX_TOKENS = 12_000  # of one message
+MAX_TOKENS = 10_000  # of one message
 MAX_LINE = 4_000  # characters
 MAX_SUSPECTS = 60  # false links whose words are looked at
 MAX_DECIMALS = 6  # of a correction
@@ -115,7 +115,9 @@ def arithmetic_findings(text: str, *, sources: Sequence[str] = ()) -> tuple[list
     left_tokens, suspects, is_cut = MAX_TOKENS, 0, False
     setting = _Setting(text, sources)
     for start, line in _lines(_unfenced(text)):
-        if len(line) > MAX_LINE or left_tokens <= 0:
+        if left_tokens <= 0:
+            return findings, True
+        if len(line) > MAX_LINE:
             is_cut = True
             continue
         row = tokens(line, start=start)
@@ -158,9 +160,6 @@ def _may_calculate(line: str) -> bool:
 
 
 def _sentences(at: int, line: str) -> Iterator[tuple[int, str]]:
-    if len(line) <= MAX_LINE:
-        yield at, line
-        return
     for sentence in re.split(r"(?<=[.;!?] )", line):
         if _may_calculate(sentence):
             yield at, sentence

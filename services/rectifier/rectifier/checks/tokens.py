@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from enum import Enum, auto
+from enum import IntEnum, auto
+from typing import NamedTuple
 
 UNIT_WORDS = 3  # at most, e.g. "large red balls"
 
 
-class Kind(Enum):
-    """What a token is for a calculation."""
+class Kind(IntEnum):
+    """What a token is for a calculation; a number, because its hash is asked for often."""
 
     NUMBER = auto()
     OPERATOR = auto()  # one of + - * / ^ of, or C for "choose"
@@ -42,9 +42,8 @@ MINUS = frozenset("-–")  # an en dash is a minus too, or a range
 EXPRESSION = OPERAND_ENDS | OPERAND_STARTS | {Kind.OPERATOR}
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A piece of the text.
+class Token(NamedTuple):
+    """A piece of the text; a tuple, because a message has hundreds.
 
     Attributes:
         kind: What it is.
@@ -180,7 +179,7 @@ def _marked(row: list[Token]) -> Iterator[Token]:
         if token.text == "&" and any(t and t.kind in RELATIONS for t in (before, after)):
             continue
         if token.text == "&" and token.is_tight and after and after.is_tight:
-            yield replace(token, kind=Kind.UNKNOWN)
+            yield token._replace(kind=Kind.UNKNOWN)
             continue
         yield _reread(token, before, after, row[i - 3 : i] if i > 2 else [])
 
@@ -194,13 +193,13 @@ def _reread(
     leads = after is not None and after.kind in OPERAND_STARTS
     even = after is not None and after.is_tight == token.is_tight
     if token.text in _SPOKEN and follows and leads and even:
-        return replace(token, kind=Kind.OPERATOR, text=_SPOKEN[token.text])
+        return token._replace(kind=Kind.OPERATOR, text=_SPOKEN[token.text])
     if token.text == "of" and follows and leads and _is_share(before, three_before):
-        return replace(token, kind=Kind.OPERATOR)
+        return token._replace(kind=Kind.OPERATOR)
     if token.text in SCALES and before is not None and before.kind is Kind.NUMBER:
-        return replace(token, kind=Kind.SCALE)
+        return token._replace(kind=Kind.SCALE)
     if _is_name(token, before, after):
-        return replace(token, kind=Kind.UNKNOWN)
+        return token._replace(kind=Kind.UNKNOWN)
     return token
 
 
