@@ -36,7 +36,7 @@ from rectifier.verdict import Finding
 CHECK_ID = "check:arithmetic"
 MAX_FINDINGS = 5
 MAX_TOKENS = 10_000  # of one message
-MAX_LINE = 4_000  # characters
+MAX_LINE = 4_000  # characters of a sentence
 MAX_SUSPECTS = 60  # false links whose words are looked at
 MAX_DECIMALS = 6  # of a correction
 NEAR = 80  # characters
@@ -49,6 +49,7 @@ _CONTINUED = re.compile(
     r"(?:\\\\(?:\[[^\]\n]{0,9}\])?[ \t]*\n?|\n)[ \t]*(?:&[ \t]*)?(?==[^=]|≈|\\approx)"
 )
 _NUMBERING = re.compile(r"[ \t>]*\(?(?:\d{1,3}|[a-zA-Z])\)[ \t]+")
+_SENTENCE_END = re.compile(r"(?<=[.;?] )|(?<=[^\d)\]}]! )")  # 5! is a factorial
 _LINK = re.compile(r"(?:https?://|www\.|data:)\S+")
 _SPACING = re.compile(r"[\s$&]|\\[,;:! ]|\\left|\\right|\{,\}|(?<=\d),(?=\d{3})")
 _ONE = Token(Kind.NUMBER, "1", 0, 0)
@@ -145,7 +146,7 @@ def _unfenced(text: str) -> str:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines that may hold an equation, long ones in sentences, with their position."""
+    """Yield the sentences that may hold an equation, with their position."""
     at = 0
     for line in text.split("\n"):
         if _may_calculate(line):
@@ -160,7 +161,7 @@ def _may_calculate(line: str) -> bool:
 
 
 def _sentences(at: int, line: str) -> Iterator[tuple[int, str]]:
-    for sentence in re.split(r"(?<=[.;!?] )", line):
+    for sentence in _SENTENCE_END.split(line):
         if _may_calculate(sentence):
             yield at, sentence
         at += len(sentence)
