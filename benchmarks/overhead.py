@@ -37,19 +37,21 @@ CONCURRENCIES = (1, 32)
 WARM_UP = 200
 TICKS = os.sysconf("SC_CLK_TCK")
 
-# As long as the median task and the mean agent message of the real trajectories: 240 and 1,060.
+# Like the real trajectories: a task of median length (240 characters), a message of mean length
+# (1,060) with the mean number of equations (3).
 TASK = (
     "A ferry makes 14 crossings a day. On each it carries 36 cars, and a ticket costs 23 euros per "
     "car. In winter a third of the crossings are cancelled. How much does the ferry take in on "
     "three winter days if all of its crossings are full?"
 )
 MESSAGE = (
-    "First I find how many crossings remain in winter. A third of the 14 crossings is cancelled, "
-    "which is not a whole number, so I read it as the share over the three days together. In three "
-    "days there would be 14 * 3 = 42 crossings, and a third of these is 42 / 3 = 14, so 28 remain.\n\n"
+    "First I find how many crossings remain in winter. A third of the crossings is cancelled, and a "
+    "third of 14 is not a whole number, so I read it as the share over the three days together. In "
+    "three days there would be 14 * 3 = 42 crossings; a third of these is cancelled, so 28 remain.\n\n"
     "Next I find how many cars the ferry carries. Each crossing takes 36 cars and all of them are "
-    "full, so the number of cars is 28 * 36 = 1008. I check this another way: 28 * 36 is 28 * 30 "
-    "plus 28 * 6, that is 840 + 168 = 1008, which agrees with the first result.\n\n"
+    "full, so the number of cars is 28 * 36 = 1008. I check this another way, by splitting the "
+    "second factor into thirty and six and adding both products, and the result agrees with the "
+    "first one.\n\n"
     "Last I multiply by the price of a ticket. Each car pays 23 euros, so the income is "
     "1008 * 23 = 23184 euros. To be sure I estimate: about a thousand cars at about 23 euros each "
     "give about 23000 euros, which is close to the exact result.\n\n"
