@@ -142,3 +142,28 @@ def test_service_that_does_not_answer_is_one_line(run: Run, file: Path, url: str
 
 def test_refused_connection_says_how_to_start_the_service(run: Run) -> None:
     assert "`rectifier serve`" in run("list", url="http://127.0.0.1:1").stderr
+
+
+def test_audit_prints_the_verdict_and_its_exit_status_tells_it(base_url: str, file: Path) -> None:
+    environment = {"RECTIFIER_BASE_URL": base_url, "COLUMNS": "200"}
+    asked = ["audit", str(file), "--task", "How many pens are 17 boxes of 23?"]
+    file.write_text("17 * 23 = 381", encoding="utf-8")
+    wrong = CliRunner().invoke(app, asked, env=environment)
+    assert (wrong.exit_code, wrong.stdout.splitlines()[0]) == (1, "fail (violated, pass rate 0.00)")
+    assert "17 * 23 = 391" in wrong.stdout
+    file.write_text("17 * 23 = 391", encoding="utf-8")
+    right = CliRunner().invoke(app, [*asked, "--json"], env=environment)
+    assert (right.exit_code, json.loads(right.stdout)["reason"]) == (0, "no_judge")
+
+
+def test_audit_takes_a_request_from_standard_input(base_url: str) -> None:
+    environment = {"RECTIFIER_BASE_URL": base_url}
+    request = json.dumps({"task": "Sum of 2 and 2?", "message": {"content": "2 + 2 = 4"}})
+    done = CliRunner().invoke(app, ["audit", "-"], input=request, env=environment)
+    assert done.exit_code == 0
+    bad = CliRunner().invoke(app, ["audit", "-"], input="2 + 2 = 4", env=environment)
+    assert bad.exit_code == 2
+    assert bad.stderr.splitlines() == [
+        "rectifier: the body is not JSON: it does not parse at character 2; "
+        "give the task with --task, or a JSON request"
+    ]

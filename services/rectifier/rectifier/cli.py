@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from rectifier import logs
-from rectifier.commands import pool
+from rectifier.commands import audit, pool
 from rectifier.commands.outcome import fail
 from rectifier.settings import PREFIX, Settings, unknown_settings
 from rectifier_core.errors import RectifierError
@@ -20,6 +20,7 @@ app = typer.Typer(
     help="Audits the messages of a multi-agent system before the other agents read them.",
 )
 app.add_typer(pool.app, name="pool")
+app.command()(audit.audit)
 
 
 @app.command()
