@@ -1,22 +1,16 @@
-"""Runs: claims, commits, waits, views, outcomes, on a real valkey-server."""
+"""Runs: claims, commits, waits, views, outcomes, on a real valkey-server.
+
+The rules of attempts in any order are held against a model in ``test_runs_model.py``.
+"""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
 from redis.asyncio import Redis
 
 from rectifier.runs import TRAJECTORIES, Answered, Claim, MessageRef, Runs
@@ -133,6 +127,19 @@ async def test_who_waits_never_gets_the_answer_to_another_text(
     assert (next_.attempt, next_.is_unchanged) == (1, False)
 
 
+@pytest.mark.parametrize("end", ["commit", "release"])
+async def test_who_waits_in_the_same_process_is_woken_without_a_poll(
+    run: Driver, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr("rectifier.waits.POLL_S", 1_000.0)
+    claim = await run.claimed()
+    waiting = asyncio.create_task(run.claim(attempt=0))
+    await until(lambda: holds(run, waiting=1))
+    await (run.commit(claim) if end == "commit" else run.runs.release(claim))
+    async with asyncio.timeout(10):
+        assert isinstance(await waiting, Answered if end == "commit" else Claim)
+
+
 async def test_another_text_under_way_is_a_conflict(run: Driver, elsewhere: Driver) -> None:
     await run.claimed("a")
     assert await conflict(elsewhere.claim("b")) == "in_progress"
@@ -173,6 +180,7 @@ async def test_claim_of_a_dead_holder_expires_with_its_deadline(
     answer = await elsewhere.commit(heir)
     assert await conflict(run.commit(dead)) == "in_progress"
     assert await run.claim() == Answered(answer)
+    assert (await run.runs.finish("t", "r")).retained_ids == ("m",)
 
 
 async def test_late_commit_counts_where_nobody_else_claimed(
@@ -258,86 +266,6 @@ async def test_closed_run_and_other_task_are_refused(run: Driver) -> None:
     await run.runs.finish("t", "r")
     assert await conflict(run.claim(id_="n")) == "run_closed"
     assert await conflict(run.claim()) == "run_closed"
-
-
-class Attempts(RuleBasedStateMachine):
-    """The rules of attempts at one message, against a model of lists."""
-
-    redis_url = ""
-    texts = st.sampled_from("abc")
-    attempts = st.none() | st.integers(0, 4)
-
-    @initialize()
-    def open(self) -> None:
-        self.runner = asyncio.Runner()
-        self.stack = AsyncExitStack()
-        self.decided: list[tuple[str, str, bytes]] = []
-        self.holder: tuple[str, Claim] | None = None
-
-        async def connect() -> Driver:
-            client = await self.stack.enter_async_context(open_redis(self.redis_url))
-            await client.flushdb()
-            return Driver(Runs(client, content=True))
-
-        self.run = self.runner.run(connect())
-
-    def teardown(self) -> None:
-        if hasattr(self, "runner"):
-            self.runner.run(self.stack.aclose())
-            self.runner.close()
-
-    @rule(text=texts, attempt=attempts)
-    def claim(self, text: str, attempt: int | None) -> None:
-        expected = self.expected(text, attempt)
-        within = 0.01 if expected == "waited" else 30.0
-        try:
-            found: object = self.runner.run(self.run.claim(text, attempt=attempt, within=within))
-        except ConflictError as exc:
-            found = exc.kind
-        except DeadlineError:
-            found = "waited"
-        if isinstance(found, Claim):
-            self.holder = (text, found)
-            found = (found.attempt, found.is_unchanged, found.previous)
-        assert found == expected
-
-    def expected(self, text: str, attempt: int | None) -> object:
-        count = len(self.decided)
-        if attempt is not None and attempt < count and self.decided[attempt][0] == text:
-            return Answered(self.decided[attempt][2])
-        last, decision, answer = self.decided[-1] if self.decided else ("", "retry", b"")
-        if decision != "retry":
-            return Answered(answer) if last == text else "message_closed"
-        if attempt not in {None, count}:
-            return "attempt_mismatch"
-        if self.holder is not None:
-            return "waited" if self.holder[0] == text else "in_progress"
-        return (count, last == text, f"findings of {last}" if count else None)
-
-    @precondition(lambda self: self.holder is not None)
-    @rule(decision=st.sampled_from(["pass", "retry", "retry", "retry", "reject"]))
-    def commit(self, decision: str) -> None:
-        assert self.holder is not None
-        text, claim = self.holder
-        answer = self.runner.run(self.run.commit(claim, decision, text=text))
-        assert self.runner.run(self.run.commit(claim, decision, text=text)) == answer
-        self.decided.append((text, decision, answer))
-        self.holder = None
-
-    @precondition(lambda self: self.holder is not None)
-    @rule()
-    def release(self) -> None:
-        assert self.holder is not None
-        self.runner.run(self.run.runs.release(self.holder[1]))
-        self.holder = None
-
-
-@pytest.mark.timeout(120)
-def test_attempts_follow_the_rules(redis_url: str) -> None:
-    Attempts.redis_url = redis_url
-    run_state_machine_as_test(
-        Attempts, settings=settings(max_examples=50, stateful_step_count=20, deadline=None)
-    )
 
 
 # Commits
