@@ -35,8 +35,8 @@ class BoundedHeadProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Count what belongs to a head."""
-        self._head_bytes += len(data)
-        if self._is_in_head and self._head_bytes > MAX_HEAD_BYTES:
+        self._head_bytes += len(data) if self._is_in_head else 0
+        if self._head_bytes > MAX_HEAD_BYTES:
             detail = f"the head is at most {MAX_HEAD_BYTES:,} bytes"
             self._refuse(431, "header-too-large", detail)
             return
@@ -49,7 +49,8 @@ class BoundedHeadProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Start to wait for another head."""
         super().on_message_begin()
-        self._begin_head()
+        if not self._is_in_head:
+            self._begin_head()
 
     def on_headers_complete(self) -> None:
         """Hand over to the body's own limits."""
@@ -58,11 +59,11 @@ class BoundedHeadProtocol(HttpToolsProtocol):
 
     def _begin_head(self) -> None:
         self._end_head()
-        self._is_in_head, self._head_bytes = True, 0
+        self._is_in_head = True
         self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self.transport.close)
 
     def _end_head(self) -> None:
-        self._is_in_head = False
+        self._is_in_head, self._head_bytes = False, 0
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
