@@ -22,7 +22,7 @@ serve: $(STAMP)  ## run the service on port 8700 with the embedded default
 	@$(BIN)/rectifier serve
 
 test: $(STAMP)  ## run every test
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal
 
 lint: $(STAMP)  ## ruff, mypy, import contracts, deptry
 	@$(BIN)/ruff check .
@@ -31,8 +31,10 @@ lint: $(STAMP)  ## ruff, mypy, import contracts, deptry
 	@$(BIN)/lint-imports
 	@$(BIN)/deptry .
 
-bench: $(STAMP)  ## measure overhead beside a floor in the same run
+bench: $(STAMP)  ## measure overhead beside a floor, cost by preset, and growth
 	@$(BIN)/python -m benchmarks.overhead
+	@$(BIN)/python -m benchmarks.cost
+	@$(BIN)/python -m benchmarks.growth
 
 replay: $(STAMP)  ## audit every agent step of the shared trajectories
 	@$(BIN)/python -m benchmarks.replay
