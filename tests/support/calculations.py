@@ -385,6 +385,9 @@ INNOCENT_LINES = (
     "50/50 = 1",
     "4x4 = truck",
     "20/20 = perfect",
+    "Total cost for one child aged 5 = 1 * $75.00",
+    "4 visits = 1 * $18.00 * 4",
+    "The bases of base 6 and base 8 are in cm, and 6 + 8 = 14",
 )
 
 INNOCENT_MESSAGES = (
@@ -780,4 +783,16 @@ FALSE_LINES = (
     ("17 * 3 = 41 hours", "51 hours"),
     ("2 hours * 3 = 7 hours", "6 hours"),
     ("45 minutes + 30 minutes = 70 minutes", "75 minutes"),
+    ("A triangle with base 6 and height 4 is 1/2 * 6 * 4 = 14.", "12"),
+    ("The sum of the bases: 3 + 5 = 9.", "8"),
+    ("Is x = 2? Then 3 + 4 = 8.", "7"),
+    ("Let's compute 17 * 3 = 41.", "51"),
+    ("First multiply price and quantity: 12 * 8 = 86. Then add tax.", "96"),
+    ("Profit: $1,250 - $975 = $285", "$275"),
+    ("1/4 + 1/4 = 1/8", "0.5"),
+    ("7 m * 8 m = 54 m²", "56 m²"),
+    ("7 * 8 = 54 square meters", "56 square meters"),
+    ("1.5 × 10^3 × 2 = 3.5 × 10^3", "3000"),
+    ("### Step 2\n4 × 25 = 90", "100"),
+    ("0.5 × 0.5 = 2.5", "0.25"),
 )

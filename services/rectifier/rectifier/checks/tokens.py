@@ -98,7 +98,7 @@ _PATTERNS = (
     ("factorial", r"!"),
     ("currency", r"\\?\$|[€£¥₹]"),
     ("text", r"\\(?:text|mathrm|mbox|textrm|operatorname)\{[^{}\n]{0,60}\}"),
-    ("word", r"[^\W\d_]+"),
+    ("word", r"[^\W\d_⁰¹²³⁴⁵⁶⁷⁸⁹½¼¾⅓⅔]+"),
     ("stop2", r"[.,;:\"“”„«»'‘’`|&\n]"),
     ("unknown", r"\\[A-Za-z]+|."),
 )

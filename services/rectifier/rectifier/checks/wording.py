@@ -25,15 +25,19 @@ _OPEN = re.compile(
     r"\b(?:if|unless|whether|would|could|might|may|not|never|cannot|no|nor|why|says?|said|wrote"
     r"|writes|stated?|states|quot\w*|test\w*|try|trying|guess\w*|estimat\w*|round(?:ed|ing|s|\s+(?:up|down|to|off))|approx\w*|roughly"
     r"|nearest|ceil\w*|floor\w*|truncat\w*|integer\s+division|remainder|quotient|(?:last|unit|units|ones)\s+digits?"
-    r"|digit\s+sums?|sum\s+of\s+digits|digital\s+root|actually|must\s+be\s+\S*\d|fix\w*|reads?|chang\w+|replac\w+|previous\w*|earlier|let(?!['’]s|\s+us|\s+me))\b|\w+n['’]t\b|\?|≠|!=|\bwere\s*\n|(?:→|->|=>)\s*\**\d|~~|\\neq?\b|❌|✗|✘",
+    r"|digit\s+sums?|pattern|notation|overflow\w*|saturat\w*|concatenat\w*|boolean|operation|sum\s+of\s+digits|digital\s+root|actually|must\s+be\s+\S*\d|fix\w*|reads?|chang\w+|replac\w+|previous\w*|earlier|let(?!['’]s|\s+us|\s+me))\b|\w+n['’]t\b|\?|≠|!=|\bwere\s*\n|\bF_|(?:→|->|=>)\s*\**\d|~~|\\neq?\b|❌|✗|✘",
     re.IGNORECASE,
 )
+# A triangle has a base too, and a trapezium has two.
 _OTHER_ARITHMETIC = re.compile(
-    r"\b(?:binary|octal|hexadecimal|ternary|base[- ]?(?:\d+|\$|[a-z]\b|two|three|four|five|six|seven|eight"
-    r"|nine|eleven|twelve|sixteen)|in\s+base|bases|xor|bitwise|boolean|finite\s+field|field\s+of"
-    r"|roman\s+numerals?|concatenat\w*|cryptarithm\w*|alphametic\w*|tropical|saturat\w*|overflow\w*"
-    r"|matchsticks?|notation|(?:new|special|custom|following)\s+(?:rule|definition|symbol)s?|defin\w+\s+(?:the\s+|a\s+|an\s+|new\s+)*operat\w+|(?:the|an?|new|custom|strange|special)\s+operat(?:ion|or)\b"
-    r"|operation\s+is\s+defined|standard\s+operations?|pattern)\b|⊕|\\oplus|\\star|★|☆|GF\(|\\mathbb\s*\{?[ZF]\}?_|\b[ZF]_\{?\w",
+    r"\b(?:binary|octal|hexadecimal|ternary|(?:in|to|from|into)\s+base|base-\d+|number\s+bases"
+    r"|base[- ](?:two|three|four|five|six|seven|eight|nine|eleven|twelve|sixteen)\b"
+    r"|base\s+\d+\s+(?:numbers?|numerals?|representation|expansion|system|digits?|arithmetic)"
+    r"|xor|bitwise|finite\s+field|field\s+(?:of\s+order|with)|roman\s+numerals?|cryptarithm\w*"
+    r"|alphametic\w*|tropical|matchsticks?|defin\w+\s+(?:(?:the|an?|new)\s+){0,3}operat\w+"
+    r"|(?:new|custom|strange|special)\s+(?:operat(?:ion|or)|rule|definition|symbol)"
+    r"|operat(?:ion|or)\s+[^\w\s.,;:()'\"]|operation\s+is\s+defined)\b"
+    r"|⊕|\\oplus|\\star|★|☆|GF\(|\\mathbb\s*\{?[ZF]\}?_|\bZ_",
     re.IGNORECASE,
 )
 _MODULAR = re.compile(
@@ -78,6 +82,7 @@ _CONNECTORS = (
     "so is are was we get has had and the of in to for at by as be or now do did it its a i you he she they"
     " all buy use pay new out via yes then me us on our can one two sum day due fee tax net area add"
 )
+_VERBS = frozenset({"is", "are", "was", "were", "so", "then", "thus", "gives", "equals", "makes"})
 _SHORT_CONNECTORS = frozenset(_CONNECTORS.split())
 
 
@@ -120,7 +125,7 @@ def takes_part_before(text: str, start: int) -> bool:
     if not words or not clause[-1:].isspace():
         return bool(words)
     last = words[-1].lower()
-    if len(words) > 1 and words[-2].isdigit():
+    if len(words) > 1 and words[-2].isdigit() and last not in _VERBS:
         return True
     if last == "and" and any(word.isdigit() for word in words[-3:]):
         return True
