@@ -13,6 +13,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import checks
+from schemathesis.core.result import Ok
 
 from tests.support.server import Server, serving
 
@@ -111,6 +112,7 @@ def test_answers_are_as_documented(server: Server, document: dict[str, Any]) -> 
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     tried = set()
     for found in schema.get_all_operations():
+        assert isinstance(found, Ok)
         operation = found.ok()
 
         @settings(

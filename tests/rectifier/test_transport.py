@@ -206,7 +206,7 @@ def test_killed_service_starts_again_with_everything(
         with serving("--data-dir", folder) as second:
             path = f"{second.url}/pools/math/indicators/{made['id']}"
             assert httpx2.get(path).json() == made
-            assert httpx2.get(f"{second.url}/runs/r").json()["counts"]["retained"] == 1
+            assert httpx2.get(f"{second.url}/runs/r").json()["run"]["retained"] == 1
             until(lambda: len(valkeys(folder)) == 1)
     until(lambda: not valkeys(folder))
 
