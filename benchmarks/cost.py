@@ -340,7 +340,8 @@ async def _auditor(variant: Variant, snapshot: Snapshot) -> AsyncIterator[tuple[
             )
 
 
-async def _released() -> Snapshot:
+async def released() -> Snapshot:
+    """Return a snapshot of the released indicators."""
     with RELEASED.open("rb") as lines:
         found = read(lines, pool="released", tenant="default", source="import")
         indicators = [one for one in found if isinstance(one, Indicator)]
@@ -348,7 +349,8 @@ async def _released() -> Snapshot:
     return Snapshot.build(stored, dimension=DIMENSION)
 
 
-def _case(step: Step, preset: str, context: int) -> Case:
+def case_of(step: Step, preset: str, *, context: int = 0) -> Case:
+    """Return the audit of ``step``, with so many earlier messages."""
     earlier = step.body["context"][-context:] if context else []
     body = AuditRequest.model_validate({**step.body, "context": earlier})
     return Case(
@@ -372,10 +374,10 @@ async def main() -> int:
         console.print("nothing to measure: the shared data folder is not beside this checkout")
         return 0
     steps = stratified(agent_steps(DATA / "trajectories.jsonl"), given.messages)
-    snapshot = await _released()
+    snapshot = await released()
     costs = {}
     for variant in VARIANTS:
-        cases = [_case(step, variant.preset, given.context) for step in steps]
+        cases = [case_of(step, variant.preset, context=given.context) for step in steps]
         costs[variant.name] = await measured(variant, cases, snapshot)
     _show(console, costs, f"{len(steps)} messages; {given.context} earlier ones sent along")
     return 0

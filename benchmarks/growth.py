@@ -9,7 +9,8 @@ come from the embedder without a model, 384 dimensions. Without the shared data 
 
 Recall compares the top 20 with a plain reference of the same formula: full sorts in float64, BM25
 written out here. It is given for the formula as it stands, where an indicator scores down to a fixed
-depth of a ranking, and for the formula without that depth.
+depth of a ranking, and for the formula without that depth
+("uncut").
 """
 
 import argparse
@@ -241,8 +242,11 @@ def main() -> None:
     console.print(
         f"snapshot of {DIMENSION} dimensions, hybrid top {TOP}, {given.searches} searches"
     )
-    console.print("search in ms, rebuild in s, memory in MB; CPU in the same unit", highlight=False)
-    table = Table("indicators", *_COLUMNS, padding=(0, 1, 0, 0))
+    console.print(
+        "p50 and p99 in ms; built, and CPU for it, in s; RSS after it, and how much it grew, in MB",
+        highlight=False,
+    )
+    table = Table("size", *_COLUMNS)
     for size, figures in rows.items():
         table.add_row(f"{size:,}", *(show(figures) for show in _COLUMNS.values()))
     console.print(table)
@@ -260,12 +264,12 @@ _COLUMNS: dict[str, Callable[[dict[str, float]], str]] = {
     "p50": lambda row: f"{row['p50_ms']:.1f}",
     "p99": lambda row: f"{row['p99_ms']:.1f}",
     "CPU p99": lambda row: f"{row['cpu_p99_ms']:.1f}",
-    "rebuild": lambda row: f"{row['build_s']:.1f}",
+    "built": lambda row: f"{row['build_s']:.1f}",
     "CPU": lambda row: f"{row['build_cpu_s']:.1f}",
     "RSS": lambda row: f"{row['rss_mb']:.0f}",
-    "rebuilt": lambda row: f"+{row['snapshot_mb']:.0f}",
+    "grew": lambda row: f"+{row['snapshot_mb']:.0f}",
     "recall": lambda row: f"{row['recall']:.3f}",
-    "no depth": lambda row: f"{row['recall_without_depth']:.3f}",
+    "uncut": lambda row: f"{row['recall_without_depth']:.3f}",
 }
 
 
