@@ -243,7 +243,7 @@ def main() -> None:
         f"snapshot of {DIMENSION} dimensions, hybrid top {TOP}, {given.searches} searches"
     )
     console.print(
-        "p50 and p99 in ms; built, and CPU for it, in s; RSS after it, and how much it grew, in MB",
+        "p50, p99 in ms; built (and CPU) in s; RSS after it, its growth, in MB",
         highlight=False,
     )
     table = Table("size", *_COLUMNS)
