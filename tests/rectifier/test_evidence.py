@@ -167,4 +167,4 @@ def test_long_hostile_texts_are_judged_in_bounded_time() -> None:
         is_nothing(text)
         has_impact(text)
         is_concrete(text, evidence=text)
-    assert time.process_time() - start < 2.0
+    assert time.process_time() - start < 6.0

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from redis.asyncio import Redis
 
@@ -30,6 +30,7 @@ from rectifier_core.valkey import BundledServer
 
 STORE_FOLDER = "indicators"
 QUEUE_FOLDER = "queue"
+CANCEL_AGAIN_S = 1.0
 
 
 @asynccontextmanager
@@ -154,6 +155,7 @@ async def _followed(live: LiveSnapshot) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        # Again until it ends: a client that gives up a call at that very moment can swallow one.
+        while not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=CANCEL_AGAIN_S)
