@@ -15,16 +15,26 @@ store: the next `Pools.put` of the same indicator sees that, and so does `Pools.
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from rectifier_core.embedding import Embedder
-from rectifier_core.errors import NotFoundError, StateError
+from rectifier_core.errors import ConflictError, NotFoundError, StateError
+from rectifier_core.history import Change, Difference, Edit, Operation, Rollback, Stretch, mark
 from rectifier_core.indicator import Indicator, IndicatorId, Mode, Status, check_pool_name
 from rectifier_core.limits import checked_indicator
 from rectifier_core.payload import indicator_of, payload_of
@@ -32,7 +42,9 @@ from rectifier_core.store import IndicatorStore, StoredIndicator
 from rectifier_core.vectors import EMBED_TIMEOUT_S, with_vectors
 
 CHANGES_KEPT = 10_000  # of each pool, about
-CHANGE_BATCH = 100  # indicators that are written under one lease
+CHANGE_BATCH = 100  # indicators that are written at once
+CHANGES_READ = 500  # at once
+ROLLBACK_TRIES = 5
 LEASE_S = 60.0  # seconds: far longer than writing a batch takes
 LEASE_WAIT_S = 15.0
 LEASE_POLL_S = 0.02
@@ -55,6 +67,7 @@ local version = last and last[2][2] or redis.call('HGET', versions, pool) or '0-
 local dash = string.find(version, '-', 1, true)
 local seq, hash = tonumber(string.sub(version, 1, dash - 1)), string.sub(version, dash + 1)
 local refused, is_dropped = {}, false
+local now = redis.call('TIME')[1]
 
 local function count(record, by)
   if record ~= '' then
@@ -82,7 +95,8 @@ for i = 3, #ARGV, 6 do
       redis.call('SADD', ever, id)
     end
     redis.call('XADD', changes, 'MAXLEN', '~', kept, string.format('%d-0', seq),
-      'version', version, 'op', op, 'id', id, 'before', before, 'after', after)
+      'version', version, 'op', op, 'id', id, 'before', before, 'after', after,
+      'was', found, 'time', now)
     is_dropped = op == 'drop'
   end
 end
@@ -96,14 +110,17 @@ end
 return refused
 """
 
+# KEYS: lease. ARGV: the token it was taken with, milliseconds that it is to last from now on.
+_RENEW = """
+return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2]) or 0
+"""
+
 # KEYS: lease. ARGV: the token it was taken with.
 _GIVE_BACK = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then
   redis.call('DEL', KEYS[1])
 end
 """
-
-Operation = Literal["put", "delete", "create", "drop"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -161,27 +178,6 @@ class PutResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """An entry of a pool's change stream.
-
-    Attributes:
-        seq: Its number, from 1, without gaps.
-        version: The pool's version that it led to.
-        op: ``create`` and ``drop`` are about the pool itself.
-        id: The indicator; empty for ``create`` and ``drop``.
-        before: The indicator until then; None where there was none, or a crash hid it.
-        after: The indicator since then; None after ``delete``.
-    """
-
-    seq: int
-    version: str
-    op: Operation
-    id: IndicatorId
-    before: Indicator | None
-    after: Indicator | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Entry:
     op: Operation
     id: str = ""
@@ -218,6 +214,7 @@ class Pools:
         self._redis = redis
         self._embed_timeout_s = embed_timeout_s
         self._append = redis.register_script(_RECORD)
+        self._renew = redis.register_script(_RENEW)
         self._give_back = redis.register_script(_GIVE_BACK)
 
     # Changes
@@ -329,12 +326,45 @@ class Pools:
         key = PoolKey(tenant, pool)
         async with self._changing(key):
             exists = await self._exists(key)
+            await self._reconcile(key)  # what only the record holds is part of the history
             while page := await self._store.page(tenant=tenant, pool=pool, limit=CHANGE_BATCH):
                 exists = True
                 await _to_its_end(self._remove(key, [entry.indicator.id for entry in page]))
             if exists:
                 await self._record(key, [_Entry("drop")])
             return exists
+
+    async def rollback(self, version: str | int, *, tenant: str, pool: str) -> Rollback:
+        """Bring a pool back to what it was at a version, by new changes; none where it is that.
+
+        What others change meanwhile is undone where it came first, and kept where it comes later.
+        Only texts without a vector in the store are embedded. A call that failed may be repeated.
+
+        Args:
+            version: A version of this pool, or its number.
+            tenant: Whose the pool is.
+            pool: The pool, which must exist: one that was deleted is created first.
+
+        Raises:
+            NotFoundError: There is no such pool, or the version is none that is kept.
+            ConflictError: It cannot be known what the pool was (``history_gap``), or an id of then
+                belongs to another pool now (``id_taken``).
+            EmbeddingError: The embedding model did not answer; nothing is changed.
+            StoreError: The store did not answer.
+            StateError: Redis did not answer, or other changes take too long.
+        """
+        key = PoolKey(tenant, pool)
+        embedded: dict[IndicatorId, StoredIndicator] = {}
+        for _ in range(ROLLBACK_TRIES):
+            # A model may take its time: first without the lease.
+            missing = _unembedded(await self._undoing(key, version), embedded)
+            embedded |= {one.indicator.id: one for one in await self._embedded(key, missing)}
+            async with self._changing(key) as keep:
+                await self._reconcile(key)
+                edits = await self._undoing(key, version)
+                if not _unembedded(edits, embedded):
+                    return await _to_its_end(self._undo(key, edits, embedded, keep))
+        raise StateError("other changes of the pool keep coming between", retry_after=1.0)
 
     async def reconcile(self) -> int:
         """Record what the store holds otherwise than the record says; return how many changes.
@@ -348,7 +378,7 @@ class Pools:
         """
         held: dict[PoolKey, dict[str, str]] = {key: {} for key in await self.versions()}
         async for entry in self._store.scan():
-            held.setdefault(_key(entry.indicator), {})[entry.indicator.id] = _mark(entry.indicator)
+            held.setdefault(_key(entry.indicator), {})[entry.indicator.id] = mark(entry.indicator)
         changes = 0
         for key, marks in held.items():
             if marks != await self._recorded(key):
@@ -451,7 +481,7 @@ class Pools:
             StateError: Redis did not answer.
         """
         versions = await self.versions()
-        return {key: int(version.partition("-")[0]) for key, version in versions.items()}
+        return {key: _seq(version) for key, version in versions.items()}
 
     async def changes(
         self, *, tenant: str, pool: str, since: int = 0, limit: int = 1_000
@@ -469,6 +499,79 @@ class Pools:
                 _changes_key(key), min=f"{since + 1}-0", max="+", count=limit
             )
         return [_change(entry_id, fields or {}) for entry_id, fields in found or ()]
+
+    async def recent(
+        self, *, tenant: str, pool: str, before: int | None = None, limit: int = 50
+    ) -> list[Change]:
+        """Return the changes below number ``before``, or the last ones, newest first.
+
+        Raises:
+            NotFoundError: The pool does not exist.
+            StateError: Redis did not answer.
+        """
+        key = PoolKey(tenant, pool)
+        newest = _seq(await self._require(key))
+        last = newest if before is None else min(newest, before - 1)
+        with _redis_errors():
+            found = await self._redis.xrevrange(
+                _changes_key(key), max=f"{last}-0", min="1-0", count=limit
+            )
+        return [_change(entry_id, fields or {}) for entry_id, fields in found or ()]
+
+    async def diff(self, start: str | int, end: str | int, *, tenant: str, pool: str) -> Difference:
+        """Return what differs between two versions of a pool, in either order.
+
+        Raises:
+            NotFoundError: There is no such pool, or a version is none that is kept.
+            ConflictError: It cannot be known what differs (``history_gap``).
+            StateError: Redis did not answer.
+        """
+        key = PoolKey(tenant, pool)
+        first, last = await self._version(key, start), await self._version(key, end)
+        older, newer = sorted((first.seq, last.seq))
+        edits = await self._edits(key, older, newer)
+        if last.seq < first.seq:
+            edits = tuple(edit.reverse for edit in edits)
+        return Difference(first.version, last.version, edits)
+
+    async def _version(self, key: PoolKey, version: str | int) -> Change:
+        """Return the change that led to a version."""
+        seq = _seq(version)
+        found: list[Change] = []
+        if 0 < seq <= _seq(await self._require(key)):
+            found = await self.changes(tenant=key.tenant, pool=key.pool, since=seq - 1, limit=1)
+        if not found or version not in {found[0].seq, str(found[0].seq), found[0].version}:
+            raise NotFoundError(f"pool {key.pool} has no version {version}, or no longer")
+        return found[0]
+
+    async def _edits(self, key: PoolKey, since: int, until: int) -> tuple[Edit, ...]:
+        """Return what the changes after ``since`` up to ``until`` come to."""
+        stretch = Stretch(since)
+        while stretch.newest < until:
+            count = min(CHANGES_READ, until - stretch.newest)
+            page = await self.changes(
+                tenant=key.tenant, pool=key.pool, since=stretch.newest, limit=count
+            )
+            if not page:
+                raise ConflictError("history_gap", f"change {stretch.newest + 1} is lost")
+            stretch.take(page)
+        searched = 0
+        while stretch.hidden() and (
+            page := await self.changes(
+                tenant=key.tenant, pool=key.pool, since=searched, limit=CHANGES_READ
+            )
+        ):
+            stretch.search(page)
+            searched = page[-1].seq
+        return stretch.edits()
+
+    async def _undoing(self, key: PoolKey, version: str | int) -> tuple[Edit, ...]:
+        """Return the edits that bring the pool back; without the lease they may soon be others."""
+        target = await self._version(key, version)
+        if target.op == "drop":
+            raise NotFoundError(f"at version {version} there was no pool {key.pool}")
+        done = await self._edits(key, target.seq, _seq(await self._require(key)))
+        return tuple(edit.reverse for edit in done)
 
     # Steps of a change; from here on the caller holds the pool's lease, but for what says otherwise
 
@@ -503,13 +606,13 @@ class Pools:
                 "put",
                 one.indicator.id,
                 expected=recorded.get(one.indicator.id, ""),
-                new=_mark(one.indicator),
+                new=mark(one.indicator),
                 before=_as_recorded(present.get(one.indicator.id), recorded),
                 after=one.indicator,
             )
             for one in wanted
             if one.indicator.id in unwritten
-            or recorded.get(one.indicator.id) != _mark(one.indicator)
+            or recorded.get(one.indicator.id) != mark(one.indicator)
         ]
         await self._record(key, entries)
         changed = [IndicatorId(entry.id) for entry in entries]
@@ -518,6 +621,23 @@ class Pools:
             updated=tuple(one for one in changed if one in recorded),
             unchanged=tuple(one for one in ids if one not in set(changed)),
         )
+
+    async def _undo(
+        self,
+        key: PoolKey,
+        edits: Sequence[Edit],
+        embedded: Mapping[IndicatorId, StoredIndicator],
+        keep: Callable[[], Awaitable[None]],
+    ) -> Rollback:
+        back = [embedded[edit.id] for edit in edits if edit.after is not None]
+        gone = [edit.id for edit in edits if edit.after is None]
+        for start in range(0, len(back), CHANGE_BATCH):
+            await keep()
+            await self._write(key, back[start : start + CHANGE_BATCH])
+        for start in range(0, len(gone), CHANGE_BATCH):
+            await keep()
+            await self._remove(key, gone[start : start + CHANGE_BATCH])
+        return Rollback(await self._require(key), written=len(back), removed=len(gone))
 
     async def _remove(self, key: PoolKey, ids: Sequence[IndicatorId]) -> int:
         recorded = await self._recorded(key, ids)
@@ -545,15 +665,13 @@ class Pools:
         async for stored in self._store.scan(tenant=key.tenant, pool=key.pool):
             present[stored.indicator.id] = stored.indicator
         entries = [
-            _Entry(
-                "put", one, expected=recorded.get(one, ""), new=_mark(indicator), after=indicator
-            )
+            _Entry("put", one, expected=recorded.get(one, ""), new=mark(indicator), after=indicator)
             for one, indicator in present.items()
-            if recorded.get(one) != _mark(indicator)
+            if recorded.get(one) != mark(indicator)
         ]
         entries += [
-            _Entry("delete", one, expected=mark)
-            for one, mark in recorded.items()
+            _Entry("delete", one, expected=record)
+            for one, record in recorded.items()
             if one not in present
         ]
         for start in range(0, len(entries), CHANGE_BATCH):
@@ -571,13 +689,23 @@ class Pools:
             raise StateError(f"another change of pool {key.pool} came between; try again")
 
     @asynccontextmanager
-    async def _changing(self, key: PoolKey) -> AsyncIterator[None]:
-        """Hold the pool's lease; it ends by itself where this process dies."""
+    async def _changing(self, key: PoolKey) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+        """Hold the pool's lease; it ends by itself where this process dies.
+
+        Yields what makes it last anew: for changes that take more than a batch.
+        """
         lease, token = f"{_TAG}:{_field(key)}:lease", uuid.uuid4().hex
+
+        async def keep() -> None:
+            with _redis_errors():
+                is_ours = await self._renew([lease], [token, round(LEASE_S * 1_000)])
+            if not is_ours:
+                raise StateError("the change took too long; try again")
+
         try:
             with _redis_errors():
                 await self._take(lease, token)
-            yield
+            yield keep
         finally:
             # Also where the taking was cancelled, as it may have come through. What was changed is
             # on record by now; a lease that cannot be given back runs out.
@@ -626,7 +754,7 @@ class Pools:
         def is_fresh(one: Indicator, *, is_known: bool) -> bool:
             if one.id in present:  # an earlier start wrote it and broke off, or it is a user's
                 return not is_known and present[one.id] == one
-            return not is_known or recorded.get(one.id) == _mark(one)
+            return not is_known or recorded.get(one.id) == mark(one)
 
         return [
             one
@@ -641,9 +769,11 @@ class Pools:
         with _redis_errors():
             if ids is None:
                 found = await self._redis.hgetall(_recorded_key(key))
-                return {_text(one): _text(mark) for one, mark in found.items()}
+                return {_text(one): _text(record) for one, record in found.items()}
             marks = await self._redis.hmget(_recorded_key(key), list(ids)) if ids else []
-        return {one: _text(mark) for one, mark in zip(ids, marks, strict=True) if mark is not None}
+        return {
+            one: _text(record) for one, record in zip(ids, marks, strict=True) if record is not None
+        }
 
     async def _exists(self, key: PoolKey) -> bool:
         with _redis_errors():
@@ -687,14 +817,21 @@ def _batches(indicators: Iterable[Indicator]) -> Iterator[tuple[PoolKey, list[In
             yield key, distinct[start : start + CHANGE_BATCH]
 
 
-def _mark(indicator: Indicator) -> str:
-    """Return what is on record of an indicator; the script reads the status from it."""
-    return f"{indicator.status.value}:{indicator.content_hash}"
+def _unembedded(
+    edits: Iterable[Edit], embedded: Mapping[IndicatorId, StoredIndicator]
+) -> list[Indicator]:
+    """Return what the edits lead to and ``embedded`` does not hold."""
+    return [
+        edit.after
+        for edit in edits
+        if edit.after is not None
+        and (edit.id not in embedded or embedded[edit.id].indicator != edit.after)
+    ]
 
 
 def _as_recorded(present: Indicator | None, recorded: Mapping[str, str]) -> Indicator | None:
     """Return the stored indicator where the record is about it, and not about an earlier one."""
-    if present is None or recorded.get(present.id) != _mark(present):
+    if present is None or recorded.get(present.id) != mark(present):
         return None
     return present
 
@@ -724,6 +861,10 @@ def _counts_key(key: PoolKey) -> str:
     return f"{_TAG}:{_field(key)}:counts"
 
 
+def _seq(version: str | int) -> int:
+    return int(str(version).partition("-")[0])
+
+
 def _counts(answer: Mapping[Any, Any]) -> dict[str, int]:
     counts = {_text(status): int(count) for status, count in answer.items()}
     return {status.value: counts.get(status.value, 0) for status in Status}
@@ -738,6 +879,8 @@ def _change(entry_id: Any, fields: Mapping[Any, Any]) -> Change:  # bytes or str
         id=IndicatorId(texts["id"]),
         before=_indicator(texts["before"]),
         after=_indicator(texts["after"]),
+        was=texts.get("was"),
+        time=int(texts["time"]) if "time" in texts else None,
     )
 
 

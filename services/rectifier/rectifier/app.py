@@ -11,7 +11,7 @@ from rectifier import problems
 from rectifier.envelope import Envelope
 from rectifier.metrics import Metrics
 from rectifier.parts import Parts
-from rectifier.routes import audit, operations, policies, pools, rectify, runs
+from rectifier.routes import audit, history, operations, policies, pools, rectify, runs
 
 BODY_TIMEOUT_S = 30.0
 
@@ -54,7 +54,7 @@ def create_app(
         lifespan=lifespan,
         redirect_slashes=False,
     )
-    for module in (audit, rectify, runs, pools, policies, operations):
+    for module in (audit, rectify, runs, pools, history, policies, operations):
         app.include_router(module.router)
     problems.install(app)
     app.add_middleware(Envelope, metrics=metrics, body_timeout=body_timeout)
