@@ -2,16 +2,21 @@
 
 import asyncio
 import json
+import sys
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import httpx2
 import pytest
+import redis as sync_redis
 from redis.asyncio import Redis
+from typer.testing import CliRunner, Result
 
+from examples.demo import first, process
+from rectifier.cli import app
 from rectifier.settings import Settings
 from rectifier_core.embedding import Vectors
 from rectifier_core.testing.embedding import HashedEmbedder
@@ -189,7 +194,8 @@ async def test_version_that_was_never_is_404(service: Service) -> None:
 async def test_what_is_no_version_is_422_by_its_field(service: Service) -> None:
     await _add(service)
     texts = ("", "x", "-1", "01", "1-", "1-xyz", "1-0123456789ABCDEF", "1 ", "1\n", "\u0661")
-    for version in (*texts, "9" * 40, 0, -1, 1.0, 1.5, True, None, [], {}):
+    others: list[Any] = ["9" * 40, 0, -1, 1.0, 1.5, True, None, [], {}]
+    for version in [*texts, *others]:
         answer = await _rollback(service, version)
         assert (version, answer.status_code) == (version, 422)
         assert answer.json()["field"] == "version"
@@ -200,8 +206,9 @@ async def test_rollback_body_is_read_strictly(service: Service) -> None:
     for body, field in (({}, "version"), ({"version": 1, "force": True}, "force")):
         answer = await service.post(f"{POOL}/rollback", body)
         assert (answer.status_code, answer.json()["field"]) == (422, field)
-    for body in ([], "1", 1):
-        assert (await service.post(f"{POOL}/rollback", body)).status_code == 422
+    others: list[Any] = [[], "1", 1]
+    for other in others:
+        assert (await service.post(f"{POOL}/rollback", other)).status_code == 422
 
 
 async def test_trimmed_version_is_404_and_later_ones_come_back(
@@ -459,3 +466,106 @@ async def test_bad_pool_name_is_422_everywhere(service: Service) -> None:
         "/pools/Team/indicators/import", content=b"", headers=headers
     )
     assert (answer.status_code, answer.json()["field"]) == (422, "pool")
+
+
+# From the command line
+
+
+@pytest.fixture(scope="module")
+def base_url(redis_url: str) -> Iterator[str]:
+    """The URL of a server in a process of its own; it comes last, as it empties the database."""
+    with sync_redis.Redis.from_url(redis_url) as client:
+        client.flushall()
+        environment = {"REDIS_URL": redis_url, "QDRANT_URL": ":memory:"}
+        with process([sys.executable, "-m", "benchmarks.double"], environment) as started:
+            yield first(started, "url")
+        client.flushall()
+
+
+@pytest.fixture
+def run(base_url: str) -> Callable[..., Result]:
+    def invoke(*arguments: object) -> Result:
+        environment = {"RECTIFIER_BASE_URL": base_url, "COLUMNS": "200"}
+        return CliRunner().invoke(app, ["pool", *map(str, arguments)], env=environment)
+
+    return invoke
+
+
+def _made(base_url: str, pool: str) -> Json:
+    """Make a pool of one indicator, and return that."""
+    answer = httpx2.post(f"{base_url}/pools/{pool}/indicators", json=FERRY)
+    assert answer.status_code == 201, answer.text
+    made: Json = answer.json()
+    return made
+
+
+def test_versions_are_shown_newest_first(run: Callable[..., Result], base_url: str) -> None:
+    made = _made(base_url, "listed")
+    httpx2.patch(f"{base_url}/pools/listed/indicators/{made['id']}", json={"status": "retired"})
+    header, newest, oldest = run("versions", "listed").stdout.splitlines()
+    assert header.split() == ["version", "time", "op", "name", "id"]
+    assert newest.split()[0].startswith("2-")
+    assert oldest.split()[0].startswith("1-")
+    assert oldest.split()[-3:] == ["put", "FERRY_COUNT", made["id"]]
+    (last,) = json.loads(run("versions", "listed", "--limit", 1, "--json").stdout)
+    assert (last["seq"], last["id"]) == (2, made["id"])
+
+
+def test_rollback_from_the_command_line_is_to_the_byte(
+    run: Callable[..., Result], base_url: str
+) -> None:
+    made = _made(base_url, "back")
+    exported = run("export", "--pool", "back").stdout_bytes
+    (version,) = (one["version"] for one in json.loads(run("versions", "back", "--json").stdout))
+    for named in (version, "1"):
+        httpx2.delete(f"{base_url}/pools/back/indicators/{made['id']}")
+        done = run("rollback", "back", named)
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert done.stdout.startswith("pool back: 1 written, 0 removed, now at version ")
+        assert run("export", "--pool", "back").stdout_bytes == exported
+    again = json.loads(run("rollback", "back", "1", "--json").stdout)
+    assert (again["written"], again["removed"]) == (0, 0)
+
+
+def test_stats_count_by_status_mode_and_source(run: Callable[..., Result], base_url: str) -> None:
+    made = _made(base_url, "counted")
+    httpx2.put(f"{base_url}/pools/counted/indicators/{STRANGER}", json={**FERRY, "mode": "shadow"})
+    httpx2.patch(f"{base_url}/pools/counted/indicators/{made['id']}", json={"status": "retired"})
+    found = json.loads(run("stats", "counted", "--json").stdout)
+    assert found.pop("version").startswith("3-")
+    assert found == {
+        "pool": "counted",
+        "indicators": 2,
+        "status": {"active": 1, "retired": 1},
+        "mode": {"enforce": 1, "shadow": 1},
+        "source": {"api": 2},
+    }
+    first_line, *table = run("stats", "counted").stdout.splitlines()
+    assert first_line.startswith("pool counted: 2 indicators at version 3-")
+    assert ["source", "api", "2"] in [line.split() for line in table]
+
+
+def test_show_shows_every_field(run: Callable[..., Result], base_url: str) -> None:
+    made = _made(base_url, "shown")
+    assert json.loads(run("show", "shown", made["id"], "--json").stdout) == made
+    shown = run("show", "shown", made["id"]).stdout
+    for text in (made["id"], *(FERRY[name] for name in FERRY if name != "examples"), "2 + 2 = 5"):
+        assert text in shown
+
+
+def test_command_that_cannot_be_done_ends_with_one_line(run: Callable[..., Result]) -> None:
+    for arguments, said in (
+        (("versions", "nowhere"), "there is no pool nowhere"),
+        (("versions", "../math"), "pool name"),
+        (("rollback", "nowhere", "1"), "there is no pool nowhere"),
+        (("rollback", "math", "9999"), "has no version 9999"),
+        (("rollback", "math", "newest"), "'newest' is no version"),
+        (("stats", "nowhere"), "there is no pool nowhere"),
+        (("show", "math", STRANGER), "no such indicator"),
+        (("show", "math", "../.."), "not a UUID"),
+    ):
+        done = run(*arguments)
+        assert (arguments, done.exit_code, done.stdout) == (arguments, 2, "")
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("rectifier: ")
+        assert said in line

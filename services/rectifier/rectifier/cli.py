@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from rectifier import logs
-from rectifier.commands import audit, pool
+from rectifier.commands import audit, history, pool
 from rectifier.commands.outcome import fail
 from rectifier.settings import PREFIX, Settings, unknown_settings
 from rectifier_core.errors import RectifierError
@@ -19,6 +19,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Audits the messages of a multi-agent system before the other agents read them.",
 )
+for command in (history.versions, history.rollback, history.stats, history.show):
+    pool.app.command()(command)
 app.add_typer(pool.app, name="pool")
 app.command()(audit.audit)
 

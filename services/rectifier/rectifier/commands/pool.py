@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, BinaryIO
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from rectifier.commands.outcome import EXIT_PARTLY, fail
+from rectifier.commands.outcome import EXIT_PARTLY, failing
 from rectifier.commands.remote import Remote
-from rectifier_core.errors import InputError, RectifierError
+from rectifier.commands.table import print_table
+from rectifier_core.errors import InputError
 from rectifier_core.indicator import DEFAULT_TENANT, Indicator, check_pool_name
 from rectifier_core.interchange import Lines, Reader, Refused, line_of, read_released
 from rectifier_core.limits import is_id
@@ -70,7 +70,7 @@ def import_(
     api_key: ApiKey = None,
 ) -> None:
     """Import indicators; a line that is refused leaves the others alone."""
-    with _failing(), Remote(base_url, api_key) as remote, _opened(file) as source:
+    with failing(), Remote(base_url, api_key) as remote, _opened(file) as source:
         check_pool_name(pool)
         with _progress(os.fstat(source.fileno()).st_size) as (advance, say):
             done = _Import(remote, pool, say)
@@ -98,7 +98,7 @@ def export(
     api_key: ApiKey = None,
 ) -> None:
     """Write a pool as JSON Lines, sorted by id."""
-    with _failing(), Remote(base_url, api_key) as remote:
+    with failing(), Remote(base_url, api_key) as remote:
         check_pool_name(pool)
         chunks = remote.stream(f"/pools/{pool}/indicators/export")
         if output is None:
@@ -122,12 +122,12 @@ def list_(
     base_url: BaseUrl = DEFAULT_BASE_URL, api_key: ApiKey = None, *, as_json: AsJson = False
 ) -> None:
     """List the pools."""
-    with _failing(), Remote(base_url, api_key) as remote:
+    with failing(), Remote(base_url, api_key) as remote:
         pools = remote.get("/pools")["items"]
     if as_json:
         typer.echo(json.dumps(pools, ensure_ascii=False))
         return
-    _print_table(("pool", "active", "candidate", "retired", "version"), pools)
+    print_table(("pool", "active", "candidate", "retired", "version"), pools)
 
 
 @app.command()
@@ -143,7 +143,7 @@ def search(
 ) -> None:
     """Search a pool's active indicators, as audits do."""
     asked = json.dumps({"q": text, "limit": limit, "by": by}).encode()
-    with _failing(), Remote(base_url, api_key) as remote:
+    with failing(), Remote(base_url, api_key) as remote:
         check_pool_name(pool)
         path = f"/pools/{pool}/indicators/search"
         hits = remote.post(path, asked, media_type="application/json")["items"]
@@ -152,7 +152,7 @@ def search(
         return
     for hit in hits:
         hit["score"] = f"{hit['score']:.4f}"
-    _print_table(("score", "name", "trigger_condition"), hits)
+    print_table(("score", "name", "trigger_condition"), hits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,17 +249,6 @@ def _format_of(source: BinaryIO) -> Format:
 
 
 @contextmanager
-def _failing() -> Iterator[None]:
-    """End the command with one line where it cannot be done."""
-    try:
-        yield
-    except RectifierError as error:
-        fail(str(error))
-    except OSError as error:
-        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-
-
-@contextmanager
 def _opened(file: Path) -> Iterator[BinaryIO]:
     if not file.is_file():
         raise InputError(f"{file} is not a file")
@@ -285,12 +274,3 @@ def _progress(total: int) -> Iterator[tuple[Callable[[int], None], Callable[[str
                 typer.echo(line, err=True)
 
         yield advance, say
-
-
-def _print_table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
-    table = Table(box=None)
-    for column in columns:
-        table.add_column(column.replace("_", " "), overflow="fold")
-    for row in rows:
-        table.add_row(*(escape(str(row[column])) for column in columns))
-    Console().print(table)
