@@ -661,18 +661,16 @@ class Pools:
 
     async def _reconcile(self, key: PoolKey) -> int:
         recorded = await self._recorded(key)
-        present: dict[str, Indicator] = {}
+        present, entries = set[str](), list[_Entry]()
         async for stored in self._store.scan(tenant=key.tenant, pool=key.pool):
-            present[stored.indicator.id] = stored.indicator
-        entries = [
-            _Entry("put", one, expected=recorded.get(one, ""), new=mark(indicator), after=indicator)
-            for one, indicator in present.items()
-            if recorded.get(one) != mark(indicator)
-        ]
+            one, new = stored.indicator, mark(stored.indicator)
+            present.add(one.id)
+            if (expected := recorded.get(one.id, "")) != new:
+                entries.append(_Entry("put", one.id, expected=expected, new=new, after=one))
         entries += [
-            _Entry("delete", one, expected=record)
-            for one, record in recorded.items()
-            if one not in present
+            _Entry("delete", lost, expected=record)
+            for lost, record in recorded.items()
+            if lost not in present
         ]
         for start in range(0, len(entries), CHANGE_BATCH):
             await self._record(key, entries[start : start + CHANGE_BATCH])
