@@ -25,6 +25,7 @@ from tests.support.service import Json, Service, running
 POOL = "/pools/harbour"
 PATH = f"{POOL}/indicators"
 STREAM = "rectifier:{pools}:default:harbour:changes"
+ANSWER_S = 30.0  # of a server in a process of its own, on a busy machine
 STRANGER = str(uuid.UUID(int=7))
 FERRY: Json = {
     "name": "FERRY_COUNT",
@@ -493,7 +494,7 @@ def run(base_url: str) -> Callable[..., Result]:
 
 def _made(base_url: str, pool: str) -> Json:
     """Make a pool of one indicator, and return that."""
-    answer = httpx2.post(f"{base_url}/pools/{pool}/indicators", json=FERRY)
+    answer = httpx2.post(f"{base_url}/pools/{pool}/indicators", json=FERRY, timeout=ANSWER_S)
     assert answer.status_code == 201, answer.text
     made: Json = answer.json()
     return made
@@ -501,7 +502,11 @@ def _made(base_url: str, pool: str) -> Json:
 
 def test_versions_are_shown_newest_first(run: Callable[..., Result], base_url: str) -> None:
     made = _made(base_url, "listed")
-    httpx2.patch(f"{base_url}/pools/listed/indicators/{made['id']}", json={"status": "retired"})
+    httpx2.patch(
+        f"{base_url}/pools/listed/indicators/{made['id']}",
+        json={"status": "retired"},
+        timeout=ANSWER_S,
+    )
     header, newest, oldest = run("versions", "listed").stdout.splitlines()
     assert header.split() == ["version", "time", "op", "name", "id"]
     assert newest.split()[0].startswith("2-")
@@ -518,7 +523,7 @@ def test_rollback_from_the_command_line_is_to_the_byte(
     exported = run("export", "--pool", "back").stdout_bytes
     (version,) = (one["version"] for one in json.loads(run("versions", "back", "--json").stdout))
     for named in (version, "1"):
-        httpx2.delete(f"{base_url}/pools/back/indicators/{made['id']}")
+        httpx2.delete(f"{base_url}/pools/back/indicators/{made['id']}", timeout=ANSWER_S)
         done = run("rollback", "back", named)
         assert (done.exit_code, done.stderr) == (0, "")
         assert done.stdout.startswith("pool back: 1 written, 0 removed, now at version ")
@@ -529,8 +534,16 @@ def test_rollback_from_the_command_line_is_to_the_byte(
 
 def test_stats_count_by_status_mode_and_source(run: Callable[..., Result], base_url: str) -> None:
     made = _made(base_url, "counted")
-    httpx2.put(f"{base_url}/pools/counted/indicators/{STRANGER}", json={**FERRY, "mode": "shadow"})
-    httpx2.patch(f"{base_url}/pools/counted/indicators/{made['id']}", json={"status": "retired"})
+    httpx2.put(
+        f"{base_url}/pools/counted/indicators/{STRANGER}",
+        json={**FERRY, "mode": "shadow"},
+        timeout=ANSWER_S,
+    )
+    httpx2.patch(
+        f"{base_url}/pools/counted/indicators/{made['id']}",
+        json={"status": "retired"},
+        timeout=ANSWER_S,
+    )
     found = json.loads(run("stats", "counted", "--json").stdout)
     assert found.pop("version").startswith("3-")
     assert found == {
