@@ -38,13 +38,11 @@ def create_app(
         open_parts: Opens everything that requests need, for as long as the application runs.
         body_timeout: Seconds that a client may take to send a body of a few kilobytes.
     """
-    metrics = Metrics()
-
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         # Also builds the routes, which FastAPI otherwise does during the first request.
         app.openapi()
-        async with open_parts(metrics) as parts:
+        async with open_parts(Metrics()) as parts:
             yield {"parts": parts}
 
     app = FastAPI(
@@ -57,5 +55,5 @@ def create_app(
     for module in (audit, rectify, runs, pools, history, policies, operations):
         app.include_router(module.router)
     problems.install(app)
-    app.add_middleware(Envelope, metrics=metrics, body_timeout=body_timeout)
+    app.add_middleware(Envelope, body_timeout=body_timeout)
     return app

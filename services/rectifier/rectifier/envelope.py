@@ -27,10 +27,9 @@ log = structlog.get_logger()
 class Envelope:
     """ASGI middleware, outermost."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, *, body_timeout: float) -> None:
+    def __init__(self, app: ASGIApp, *, body_timeout: float) -> None:
         """Wrap ``app``; ``body_timeout`` is in seconds."""
         self._app = app
-        self._metrics = metrics
         self._body_timeout = body_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,7 +39,8 @@ class Envelope:
             return
         headers = Headers(scope=scope)
         request_id = _request_id(headers.get("x-request-id"))
-        scope.setdefault("state", {})["request_id"] = request_id
+        scope["state"]["request_id"] = request_id
+        metrics: Metrics = scope["state"]["parts"].metrics
         began, status = time.perf_counter(), 0
         is_head = scope["method"] == "HEAD"
         limit = MAX_IMPORT_BYTES if IMPORT_PATH.fullmatch(scope["path"]) else MAX_BODY_BYTES
@@ -76,7 +76,7 @@ class Envelope:
                 await failure(scope, receive, send_marked)
         finally:
             seconds = time.perf_counter() - began
-            self._metrics.request(scope["method"], status, seconds)
+            metrics.request(scope["method"], status, seconds)
             log.info(
                 "request",
                 method=scope["method"],
