@@ -45,6 +45,8 @@ def test_no_file_leaves_the_built_in_presets() -> None:
         ("[presets.fast]\ntau = 1.0", "presets.fast"),
         ('[pools."No Name"]\ntau = 1.0', "pools.No Name.[key]"),
         ("[surprise]\na = 1", "surprise"),
+        ('[pools.math]\npreset = "paper-v2"', "pools.math.preset"),
+        ("[pools.math]\nk_cand = 1", "pools.math.k_act"),
     ],
 )
 def test_refusal_names_the_field(tmp_path: Path, text: str, field: str) -> None:

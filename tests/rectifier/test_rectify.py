@@ -52,6 +52,8 @@ async def test_budget_is_spent_after_the_last_retry(service: Service) -> None:
     assert [one["decision"] for one in answers] == ["retry", "retry", "retry", "reject"]
     assert [one["reason"] for one in answers][-1] == "budget_spent"
     assert answers[-1]["run"]["rejected"] == 1
+    assert "complete answer again" in answers[-2]["feedback"]
+    assert answers[-1]["feedback"].endswith("the last attempt: the message is not passed on.")
 
 
 async def test_unchanged_text_is_rejected_without_asking_the_judge(
@@ -69,7 +71,7 @@ async def test_unchanged_text_is_rejected_without_asking_the_judge(
 async def test_empty_message_is_retried_without_a_judge_and_rejected_at_the_end(
     service: Service, endpoint: ScriptedEndpoint
 ) -> None:
-    answers = [(await service.rectify(blank)).json() for blank in (None, "", "  ", "\n")]
+    answers = [(await service.rectify(blank)).json() for blank in (None, "", " \u200b\ufeff", "\u3164\n")]
     assert [one["decision"] for one in answers] == ["retry", "retry", "retry", "reject"]
     assert {one["reason"] for one in answers} == {"empty_message"}
     assert endpoint.calls == []
@@ -281,6 +283,13 @@ async def test_too_few_retained_make_the_fallback_due(service: Service) -> None:
         "fallback": True,
     }
     assert (await service.client.post("/runs/r/finish")).json()["fallback"] is True
+
+
+async def test_fallback_of_cannot_be_claimed_later(service: Service) -> None:
+    await service.rectify(RIGHT)
+    late = await service.rectify(RIGHT, message_id="m2", fallback_of="first")
+    assert late.status_code == 409
+    assert late.json()["type"].endswith("fallback-mismatch")
 
 
 async def test_fallback_run_is_in_shadow_and_never_falls_back(service: Service) -> None:

@@ -443,7 +443,9 @@ async def test_run_that_repeats_another_is_in_shadow_and_never_falls_back(run: D
 
 async def test_first_message_says_once_for_all_what_a_run_repeats(run: Driver) -> None:
     await run.decide(id_="a")
-    assert not (await run.claimed(id_="b", fallback_of="q")).in_shadow
+    with pytest.raises(ConflictError) as refused:
+        await run.claimed(id_="b", fallback_of="q")
+    assert refused.value.kind == "fallback_mismatch"
 
 
 async def test_difficulty_ranks_a_run_among_the_finished_ones_of_its_pool(runs: Runs) -> None:

@@ -2,7 +2,12 @@
 
 import hashlib
 import json
+import unicodedata
 from dataclasses import dataclass
+
+# Letters and symbols that show nothing, although their category says otherwise.
+_BLANKS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_SHOWS_NOTHING = frozenset({"Cc", "Cf", "Mn", "Zs", "Zl", "Zp"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +41,14 @@ class Message:
 
     @property
     def is_empty(self) -> bool:
-        """True where there is nothing to audit: blank content and no tool call."""
-        return not self.tool_calls and not (self.content or "").strip()
+        """True where there is nothing to audit: content that shows nothing, and no tool call."""
+        return not self.tool_calls and is_blank(self.content or "")
 
     @property
     def audited_text(self) -> str:
         """What is audited: the content, or the tool calls as JSON where there is no content."""
         content = self.content or ""
-        if content.strip() or not self.tool_calls:
+        if not self.tool_calls or not is_blank(content):
             return content
         calls = [{"name": call.name, "arguments": call.arguments} for call in self.tool_calls]
         return json.dumps({"tool_calls": calls}, ensure_ascii=False)
@@ -54,3 +59,8 @@ class Message:
         calls = [[call.name, call.arguments] for call in self.tool_calls]
         canonical = json.dumps([self.content or "", calls], ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def is_blank(text: str) -> bool:
+    """Return True for text that shows nothing: white space, controls, invisible characters."""
+    return all(char in _BLANKS or unicodedata.category(char) in _SHOWS_NOTHING for char in text)

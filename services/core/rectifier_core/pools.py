@@ -19,7 +19,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Coroutine,
     Iterable,
     Iterator,
     Mapping,
@@ -38,6 +37,7 @@ from rectifier_core.history import Change, Difference, Edit, Operation, Rollback
 from rectifier_core.indicator import Indicator, IndicatorId, Mode, Status, check_pool_name
 from rectifier_core.limits import checked_indicator
 from rectifier_core.payload import indicator_of, payload_of
+from rectifier_core.shielded import to_its_end
 from rectifier_core.store import IndicatorStore, StoredIndicator
 from rectifier_core.vectors import EMBED_TIMEOUT_S, with_vectors
 
@@ -282,7 +282,7 @@ class Pools:
                 status=status or stored.indicator.status,
                 mode=mode or stored.indicator.mode,
             )
-            await _to_its_end(self._write(key, [replace(stored, indicator=after)]))
+            await to_its_end(self._write(key, [replace(stored, indicator=after)]))
         return after
 
     async def delete(self, ids: Sequence[IndicatorId], *, tenant: str, pool: str) -> int:
@@ -298,7 +298,7 @@ class Pools:
         for start in range(0, len(distinct), CHANGE_BATCH):
             async with self._changing(key):
                 batch = distinct[start : start + CHANGE_BATCH]
-                removed += await _to_its_end(self._remove(key, batch))
+                removed += await to_its_end(self._remove(key, batch))
         return removed
 
     async def create_pool(self, *, tenant: str, pool: str) -> bool:
@@ -329,7 +329,7 @@ class Pools:
             await self._reconcile(key)  # what only the record holds is part of the history
             while page := await self._store.page(tenant=tenant, pool=pool, limit=CHANGE_BATCH):
                 exists = True
-                await _to_its_end(self._remove(key, [entry.indicator.id for entry in page]))
+                await to_its_end(self._remove(key, [entry.indicator.id for entry in page]))
             if exists:
                 await self._record(key, [_Entry("drop")])
             return exists
@@ -363,7 +363,7 @@ class Pools:
                 await self._reconcile(key)
                 edits = await self._undoing(key, version)
                 if not _unembedded(edits, embedded):
-                    return await _to_its_end(self._undo(key, edits, embedded, keep))
+                    return await to_its_end(self._undo(key, edits, embedded, keep))
         raise StateError("other changes of the pool keep coming between", retry_after=1.0)
 
     async def reconcile(self) -> int:
@@ -591,7 +591,7 @@ class Pools:
             if is_seed:  # another process may have been faster
                 fresh = {one.id for one in await self._fresh(key, wanted)}
                 embedded = [entry for entry in embedded if entry.indicator.id in fresh]
-            return await _to_its_end(self._write(key, embedded))
+            return await to_its_end(self._write(key, embedded))
 
     async def _write(self, key: PoolKey, wanted: Sequence[StoredIndicator]) -> PutResult:
         ids = [entry.indicator.id for entry in wanted]
@@ -784,16 +784,6 @@ class Pools:
         if version is None:
             raise NotFoundError(f"there is no pool {key.pool}")
         return _text(version)
-
-
-async def _to_its_end(step: Coroutine[Any, Any, T]) -> T:
-    """Await ``step`` even where the caller is cancelled: half a change is one that nobody sees."""
-    task = asyncio.create_task(step)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.gather(task, return_exceptions=True)
-        raise
 
 
 @contextmanager

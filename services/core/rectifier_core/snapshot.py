@@ -92,6 +92,11 @@ class Snapshot:
         """Length of a vector."""
         return self._dimension
 
+    def pools(self, tenant: str) -> frozenset[str]:
+        """Return the names of the tenant's pools that have an indicator."""
+        shelf = self._shelves.get(tenant)
+        return frozenset() if shelf is None else shelf.pools
+
     def __len__(self) -> int:
         return sum(len(shelf.indicators) for shelf in self._shelves.values())
 
@@ -221,6 +226,7 @@ class _Shelf:
         self.trigger = _matrix(one.trigger for one in stored)
         self.definition = _matrix(one.definition for one in stored)
         self._pools = dict(_runs([indicator.pool for indicator in self.indicators]))
+        self.pools = frozenset(self._pools)
         self._statuses = _codes([indicator.status for indicator in self.indicators], Status)
         self._modes = _codes([indicator.mode for indicator in self.indicators], Mode)
         self._words = _bm25([indicator.whole_text for indicator in self.indicators])

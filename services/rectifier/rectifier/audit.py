@@ -4,6 +4,7 @@ import asyncio
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from rectifier.case import Case
 from rectifier.checks.suite import CheckResult, check
@@ -78,6 +79,7 @@ class EffectivePolicy:
     hash: str
 
     @classmethod
+    @lru_cache(maxsize=256)
     def of(cls, policy: Policy) -> "EffectivePolicy":
         """Return the answer's form of ``policy``."""
         return cls(
@@ -242,7 +244,7 @@ class Auditor:
             ),
             policy=EffectivePolicy.of(case.policy),
             judge_model=judgement.model or None,
-            pool_version=self._snapshots.version(case.pools),
+            pool_version=lineup.pool_version or self._snapshots.version(case.pools),
             usage=lineup.usage + judgement.usage,
             timing_ms=clock.total(),
             degraded=degraded,

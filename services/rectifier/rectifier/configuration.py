@@ -30,11 +30,15 @@ class _Preset(PolicyIn):
     base: str = "fast"
 
 
+class _Pool(PolicyIn):
+    preset: None = None
+
+
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     presets: dict[PoolName, _Preset] = {}
-    pools: dict[PoolName, PolicyIn] = {}
+    pools: dict[PoolName, _Pool] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +74,24 @@ def read_configuration(path: Path | None) -> Configuration:
     """
     if path is None:
         return Configuration()
+    given = _parsed(path)
+    presets = dict(PRESETS)
+    for name, preset in given.presets.items():
+        where = f"presets.{name}"
+        if name in PRESETS:
+            raise InputError(f"{path}: {where}: a built-in preset cannot be changed", field=where)
+        presets[name] = _preset(path, name, preset)
+    pools = {name: fields.overrides() for name, fields in given.pools.items()}
+    for name, overrides in pools.items():
+        for policy in presets.values():
+            _made(path, f"pools.{name}", policy, overrides)
+    return Configuration(presets, {**DEFAULT_POOLS, **pools})
+
+
+def _parsed(path: Path) -> _File:
     try:
         text = path.read_bytes()[: MAX_BYTES + 1].decode()
-        given = _File.model_validate(tomllib.loads(text))
+        return _File.model_validate(tomllib.loads(text))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -86,14 +105,6 @@ def read_configuration(path: Path | None) -> Configuration:
             steps.append(worst["ctx"]["field"])
         where = ".".join(str(step) for step in steps)
         raise InputError(f"{path}: {where}: {worst['msg']}", field=where) from None
-    presets = dict(PRESETS)
-    for name, preset in given.presets.items():
-        where = f"presets.{name}"
-        if name in PRESETS:
-            raise InputError(f"{path}: {where}: a built-in preset cannot be changed", field=where)
-        presets[name] = _preset(path, name, preset)
-    pools = {name: policy.overrides() for name, policy in given.pools.items()}
-    return Configuration(presets, {**DEFAULT_POOLS, **pools})
 
 
 def _preset(path: Path, name: str, given: _Preset) -> Policy:
@@ -102,9 +113,12 @@ def _preset(path: Path, name: str, given: _Preset) -> Policy:
         raise InputError(f"{path}: {where}.base: no preset {given.base!r}", field=f"{where}.base")
     fields = given.overrides()
     del fields["base"]
+    return replace(_made(path, where, PRESETS[given.base], fields), preset=name)
+
+
+def _made(path: Path, where: str, base: Policy, fields: Mapping[str, Any]) -> Policy:
     try:
-        policy = checked(overridden(PRESETS[given.base], fields))
+        return checked(overridden(base, fields))
     except InputError as error:
         at = f"{where}.{(error.field or '').removeprefix('policy.')}"
-        raise InputError(f"{path}: {at}: {error}", field=at) from error
-    return replace(policy, preset=name)
+        raise InputError(f"{path}: {at}: with preset {base.preset}: {error}", field=at) from error

@@ -55,6 +55,7 @@ class LineUp:
         query: What was searched with; None where nothing was.
         usage: Cost of keywords and reranking.
         degraded: What was missing or cut.
+        pool_version: Version of the pools that were searched; empty where none was.
     """
 
     indicators: tuple[Indicator, ...] = ()
@@ -64,6 +65,7 @@ class LineUp:
     query: str | None = None
     usage: Usage = Usage()
     degraded: tuple[Degraded, ...] = ()
+    pool_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +99,25 @@ class Retriever:
             case "general":
                 return LineUp((_general(case),))
             case "random":
-                found = LineUp(hits=tuple(self._sampled(case)))
+                found = self._sampled(case)
             case "hybrid" | "trigger":
                 found = await self._found(case, clock, deadline)
         if self._judge is None or case.policy.audit == "none":
             return found
         return await self._chosen(self._judge, case, found, clock, deadline)
 
-    def _sampled(self, case: Case) -> list[Hit]:
-        return self._snapshots.current.sample(
-            case.message.content_hash, tenant=case.tenant, pools=case.pools, limit=case.policy.k_act
+    def _sampled(self, case: Case) -> LineUp:
+        snapshot = self._snapshots.current
+        drawn = snapshot.sample(
+            case.message.content_hash, tenant=case.tenant, pools=case.pools, limit=len(snapshot)
+        )
+        hits = [hit for hit in drawn if not case.is_in_shadow(hit.indicator)]
+        shadow = [hit for hit in drawn if case.is_in_shadow(hit.indicator)]
+        return LineUp(
+            indicators=tuple(_as_shadow(hit).indicator for hit in shadow[:SHADOW_LIMIT]),
+            shadow=frozenset(hit.indicator.id for hit in shadow[:SHADOW_LIMIT]),
+            hits=tuple(hits[: case.policy.k_act]),
+            pool_version=self._snapshots.version(case.pools),
         )
 
     async def _found(self, case: Case, clock: Clock, deadline: Deadline) -> LineUp:
@@ -120,6 +131,7 @@ class Retriever:
             vectors = await self._embedded(query.texts, deadline)
         if vectors is None:
             degraded.append(Degraded.EMBEDDING_UNAVAILABLE)
+        version = self._snapshots.version(case.pools)
         with clock.stage("search"):
             hits, shadow = await _searched(self._snapshots.current, vectors, query.text, case)
         return LineUp(
@@ -129,6 +141,7 @@ class Retriever:
             query=query.text,
             usage=query.usage,
             degraded=tuple(degraded),
+            pool_version=version,
         )
 
     async def _query(self, case: Case, clock: Clock, deadline: Deadline) -> _Query:

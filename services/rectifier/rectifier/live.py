@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from rectifier_core.errors import StateError, StoreError
 from rectifier_core.indicator import DEFAULT_TENANT, Status
 from rectifier_core.pools import PoolKey, Pools
 from rectifier_core.snapshot import Snapshot
@@ -78,8 +77,12 @@ class LiveSnapshot:
         return ",".join(found)
 
     def known_pools(self, *, tenant: str = DEFAULT_TENANT) -> frozenset[str]:
-        """Return the names of the tenant's pools."""
-        return frozenset(key.pool for key in self._versions if key.tenant == tenant)
+        """Return the names of the tenant's pools, those of the snapshot among them.
+
+        Redis may have lost the versions of pools whose indicators are still searched.
+        """
+        named = {key.pool for key in self._versions if key.tenant == tenant}
+        return frozenset(named | self._snapshot.pools(tenant))
 
     async def refresh(self) -> bool:
         """Look for changes and take them in; return whether there were any.
@@ -109,5 +112,5 @@ class LiveSnapshot:
             await asyncio.sleep(self._poll_interval_s)
             try:
                 await self.refresh()
-            except (StoreError, StateError) as error:
+            except Exception as error:  # noqa: BLE001 - the top of a loop that must not end
                 log.warning("snapshot_not_refreshed", kind=type(error).__name__, age_s=self.age_s)

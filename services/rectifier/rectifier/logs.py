@@ -6,6 +6,11 @@ import sys
 import structlog
 from structlog.typing import Processor
 
+# Local variables hold messages and keys: a traceback is written without them.
+_frames = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+)
+
 
 def configure(level: str) -> None:
     """Send every log line, also those of libraries, through one renderer."""
@@ -19,7 +24,7 @@ def configure(level: str) -> None:
         structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
     )
     structlog.configure(
-        processors=[*shared, structlog.processors.dict_tracebacks, renderer],
+        processors=[*shared, _frames, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),

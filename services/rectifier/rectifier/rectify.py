@@ -2,8 +2,6 @@
 
 import asyncio
 import hashlib
-from collections.abc import Coroutine
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
@@ -18,6 +16,7 @@ from rectifier_core.chat import Usage
 from rectifier_core.deadline import Deadline
 from rectifier_core.errors import DeadlineError
 from rectifier_core.indicator import IndicatorId
+from rectifier_core.shielded import to_its_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ class Gatekeeper:
             return await self._decided(turn, claim, deadline)
         except BaseException:
             # Also on cancellation: a client that hung up must not hold the message.
-            await _to_its_end(self._runs.release(claim))
+            await to_its_end(self._runs.release(claim))
             raise
 
     async def _unkept(self, turn: Turn, deadline: Deadline) -> bytes:
@@ -186,15 +185,6 @@ class Gatekeeper:
             task=turn.case.task,
             message=turn.case.message,
         )
-
-
-async def _to_its_end(work: Coroutine[None, None, None]) -> None:
-    """Await short ``work``, also where the caller is cancelled meanwhile."""
-    task = asyncio.create_task(work)
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([task])
-    await task
 
 
 def _answer(turn: Turn, audit: Audit, ruling: Ruling, attempt: int) -> RectifyAnswer:

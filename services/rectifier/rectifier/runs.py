@@ -40,6 +40,7 @@ TRAJECTORIES = "rectifier:trajectories"
 CONFLICTS: Mapping[str, str] = {
     "run_closed": "the run is finished",
     "task_mismatch": "the run has another task",
+    "fallback_mismatch": "the run began without that fallback_of",
     "message_closed": "the message has its final decision, on another text",
     "attempt_mismatch": "that is not the next attempt, nor a repeated one",
     "in_progress": "an attempt at this message is under way",

@@ -16,6 +16,7 @@ from rectifier.parts import Parts
 from rectifier.rectify import Gatekeeper
 from rectifier.runs import Runs
 from rectifier.settings import Settings
+from rectifier_core import vectors
 from rectifier_core.adapters.openai_chat import OpenAiChat
 from rectifier_core.adapters.openai_embedding import OpenAiEmbedder
 from rectifier_core.adapters.openai_endpoint import DEFAULT_BASE_URL, OpenAiEndpoint
@@ -130,21 +131,37 @@ async def _open_redis(settings: Settings) -> AsyncIterator[Redis]:
 
 @asynccontextmanager
 async def _open_store(settings: Settings, embedder: Embedder) -> AsyncIterator[IndicatorStore]:
-    store: IndicatorStore
+    store = _store(settings)
+    try:
+        await store.open(model=embedder.model, dimension=embedder.dimension)
+        yield store
+    finally:
+        await store.close()
+
+
+def _store(settings: Settings) -> IndicatorStore:
     if settings.qdrant_url is None:
         # Imported here: the engine comes with the extra ``embedded``.
         from rectifier_core.adapters.edge_store import EdgeStore
 
-        store = EdgeStore(settings.data_dir / STORE_FOLDER)
-    else:
-        # Imported here: the client takes 40 MB, which the embedded default does not need.
-        from rectifier_core.adapters.qdrant_store import QdrantStore
+        return EdgeStore(settings.data_dir / STORE_FOLDER)
+    # Imported here: the client takes 40 MB, which the embedded default does not need.
+    from rectifier_core.adapters.qdrant_store import QdrantStore
 
-        key = settings.qdrant_api_key
-        store = QdrantStore(settings.qdrant_url, api_key=key.get_secret_value() if key else None)
+    key = settings.qdrant_api_key
+    return QdrantStore(settings.qdrant_url, api_key=key.get_secret_value() if key else None)
+
+
+async def reembed(settings: Settings) -> int:
+    """Give the store's indicators vectors of the configured model; return how many they were.
+
+    Raises:
+        RectifierError: The model or the store did not answer; the old vectors stay in use.
+    """
+    store = _store(settings)
     try:
-        await store.open(model=embedder.model, dimension=embedder.dimension)
-        yield store
+        async with _open_embedder(settings) as embedder:
+            return await vectors.reembed(store, embedder)
     finally:
         await store.close()
 

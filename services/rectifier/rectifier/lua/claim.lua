@@ -16,6 +16,7 @@ local function answer(number) return {'answer', redis.call('HGET', KEYS[3], numb
 local run = redis.call('HMGET', KEYS[1], 'closed', 'task_hash', 'fallback_of')
 if run[1] then return {'conflict', 'run_closed'} end
 if run[2] and run[2] ~= ARGV[4] then return {'conflict', 'task_mismatch'} end
+if run[2] and ARGV[8] ~= '' and run[3] ~= ARGV[8] then return {'conflict', 'fallback_mismatch'} end
 
 local decided = tonumber(state('decided') or '0')
 local is_unchanged = decided > 0 and state('hash:' .. (decided - 1)) == hash
