@@ -11,6 +11,7 @@ RectifierError
     ├── EmbeddingError         the embedding model
     ├── ChatError              a chat endpoint
     │   └── ChatTimeoutError     it did not answer in time
+    ├── ChatBusyError          a chat endpoint has more to do than fits into the deadline
     └── DeadlineError          the request's own deadline passed
 """
 
@@ -89,6 +90,14 @@ class ChatError(UnavailableError):
 
 class ChatTimeoutError(ChatError):
     """A chat endpoint did not answer in time."""
+
+
+class ChatBusyError(UnavailableError):
+    """A chat endpoint has more to do than fits into the deadline.
+
+    No ``ChatError``: that one says something of the judge, and a policy may let a message pass
+    without it. This one says that the service is full, and the message must come again.
+    """
 
 
 class DeadlineError(UnavailableError):

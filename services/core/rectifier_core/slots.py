@@ -1,6 +1,7 @@
 """Bounded concurrency with an honest queue: who cannot be served in time is told at once."""
 
 import asyncio
+import time
 
 RECENT_SHARE = 0.2  # weight of the newest call in the mean duration
 
@@ -38,19 +39,34 @@ class Slots:
             return 0.0
         return (self._waiting + 1) * self._mean_seconds / self._size
 
-    async def take(self, *, within: float) -> None:
-        """Wait for a slot, at most ``within`` seconds.
+    async def take(self, *, within: float) -> float:
+        """Wait for a slot that leaves time to use it; return the seconds waited.
+
+        A free slot is given out however little time there is.
+
+        Args:
+            within: Seconds for the wait and for what the slot is held for.
 
         Raises:
-            NoSlotError: The queue is longer than that; told at once.
-            TimeoutError: It turned out to be.
+            NoSlotError: Waiting and holding take longer than that, by the mean duration; told at
+                once, or when the wait turned out to be longer.
+            TimeoutError: The wait alone took longer.
         """
-        expected = self.expected_wait
-        if expected > within:
-            raise NoSlotError(expected)
         if not self._semaphore.locked():
             await self._semaphore.acquire()
-            return
+            return 0.0
+        expected = self.expected_wait
+        if expected + self._mean_seconds > within:
+            raise NoSlotError(expected)
+        started = time.monotonic()
+        await self._acquire(within)
+        waited = time.monotonic() - started
+        if waited + self._mean_seconds > within:
+            self._semaphore.release()
+            raise NoSlotError(max(self.expected_wait, self._mean_seconds))
+        return waited
+
+    async def _acquire(self, within: float) -> None:
         self._waiting += 1
         try:
             async with asyncio.timeout(within):

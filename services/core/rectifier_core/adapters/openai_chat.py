@@ -11,7 +11,13 @@ from rectifier_core.adapters.dialect import RUNGS, Feature, spoken, written
 from rectifier_core.adapters.openai_endpoint import Answer, Failure, OpenAiEndpoint
 from rectifier_core.chat import CallObserver, CallOutcome, ChatReply, ChatRequest, Usage
 from rectifier_core.deadline import Deadline
-from rectifier_core.errors import ChatError, ChatTimeoutError, DeadlineError
+from rectifier_core.errors import (
+    ChatBusyError,
+    ChatError,
+    ChatTimeoutError,
+    DeadlineError,
+    UnavailableError,
+)
 
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 4.0
@@ -57,6 +63,8 @@ class OpenAiChat:
         """Ask once, at temperature 0 where that is taken, and return the reply whatever it says.
 
         Raises:
+            ChatBusyError: The queue for the endpoint does not fit into the deadline;
+                ``retry_after`` says when it may.
             ChatTimeoutError: No reply before the deadline or the endpoint's own timeout.
             ChatError: The endpoint refused or failed; ``calls`` says how often it was asked,
                 ``retry_after`` when it may answer, as far as it is known.
@@ -143,7 +151,9 @@ def _counted(reply: ChatReply, calls: int) -> ChatReply:
     return ChatReply(reply.text, reply.is_cut, reply.is_refused, reply.model, usage)
 
 
-def _error(failure: Failure, calls: int) -> ChatError:
+def _error(failure: Failure, calls: int) -> UnavailableError:
+    if failure.is_busy:
+        return ChatBusyError(failure.detail, retry_after=failure.retry_after)
     kind = ChatTimeoutError if failure.outcome == "timeout" else ChatError
     return kind(failure.detail, retry_after=failure.retry_after, calls=calls)
 

@@ -59,6 +59,7 @@ class Failure:
         detail: The same in words, without anything of prompt or reply.
         was_sent: False where the request never left.
         may_pass: True where the same request may succeed a little later.
+        is_busy: True where the endpoint's queue, not the endpoint, took the time.
         is_blamed: True where it tells against the endpoint. Not so: an endpoint that asks to wait
             is alive, a caller in a hurry must not close it to the others, and a connection that
             broke may only have been an old one.
@@ -72,6 +73,7 @@ class Failure:
     detail: str
     was_sent: bool = True
     may_pass: bool = False
+    is_busy: bool = False
     is_blamed: bool = True
     retry_after: float | None = None
     status: int | None = None
@@ -172,19 +174,18 @@ class OpenAiEndpoint:
             return Failure("failed", "the chat endpoint is not open", was_sent=False)
         if wait := self._breaker.refuses_for:
             return _resting(wait)
-        try:
-            await self._slots.take(within=deadline.left())
-        except NoSlotError as exc:
-            return Failure("limited", BUSY, was_sent=False, retry_after=exc.wait)
-        except (TimeoutError, DeadlineError) as exc:
-            return Failure("timeout", LATE, was_sent=False, cause=exc)
+        waited = await self._wait_for_slot(deadline)
+        if isinstance(waited, Failure):
+            return waited
         started = time.monotonic()
         try:
             if not self._breaker.admit():
                 return _resting(self._breaker.refuses_for)
             if not is_retry:
                 self._budget.earn()
-            result = await self._ask_timed(client, content, read, deadline, is_retry=is_retry)
+            result = await self._ask_timed(
+                client, content, read, deadline, waited=waited, is_retry=is_retry
+            )
         except BaseException as exc:
             self._breaker.undecided()
             if isinstance(exc, asyncio.CancelledError):
@@ -198,6 +199,16 @@ class OpenAiEndpoint:
             tell(outcome, time.monotonic() - started)
         return result
 
+    async def _wait_for_slot(self, deadline: Deadline) -> float | Failure:
+        try:
+            return await self._slots.take(within=deadline.left())
+        except NoSlotError as exc:
+            return _busy(exc.wait)
+        except TimeoutError:
+            return _busy(self._slots.expected_wait)
+        except DeadlineError as exc:
+            return Failure("timeout", LATE, was_sent=False, cause=exc)
+
     async def _ask_timed(
         self,
         client: AsyncOpenAI,
@@ -205,19 +216,23 @@ class OpenAiEndpoint:
         read: Callable[[bytes], T],
         deadline: Deadline,
         *,
+        waited: float,
         is_retry: bool,
     ) -> Answer[T] | Failure:
         try:
             left = deadline.left()
         except DeadlineError as exc:
-            return Failure("timeout", LATE, was_sent=False, cause=exc)
+            return _busy(None) if waited else Failure("timeout", LATE, was_sent=False, cause=exc)
         try:
             async with asyncio.timeout(min(left, self._timeout)):
                 answer = await client.post(self._url, content=content, cast_to=httpx2.Response)
             return Answer(read(answer.content))
         except TimeoutError as exc:
-            is_ours = left >= self._timeout
-            return Failure("timeout", SLOW if is_ours else LATE, is_blamed=is_ours, cause=exc)
+            if left >= self._timeout:
+                return Failure("timeout", SLOW, cause=exc)
+            # Most of the time went by in the queue: too little was left to blame the rest.
+            is_busy = waited > left
+            return Failure("timeout", LATE, is_blamed=False, is_busy=is_busy, cause=exc)
         except UnreadableError as exc:
             detail = "the chat endpoint's answer is not as specified"
             return Failure("failed", detail, may_pass=True, cause=exc)
@@ -291,6 +306,10 @@ def _headers(api_key: SecretStr | None) -> dict[str, str | Omit]:
         "User-Agent": "rectifier",
         "Authorization": f"Bearer {key or 'none'}",
     }
+
+
+def _busy(wait: float | None) -> Failure:
+    return Failure("limited", BUSY, was_sent=False, is_busy=True, retry_after=wait)
 
 
 def _resting(wait: float) -> Failure:
