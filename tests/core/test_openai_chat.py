@@ -551,20 +551,36 @@ async def test_breaker_opens_after_five_failures_and_probes_once(
     with pytest.raises(ChatError) as caught:
         await chat.complete(question(), deadline=soon())
     assert caught.value.calls == 0
-    assert caught.value.retry_after == 30
+    assert caught.value.retry_after == 2
     assert len(endpoint.calls) == 5
 
-    clock.now += 31  # the probe fails: closed for another while
+    clock.now += 2  # the probe fails: left alone for twice as long
     with pytest.raises(ChatError):
         await chat.complete(question(), deadline=soon())
     assert len(endpoint.calls) == 6
+    clock.now += 3
     with pytest.raises(ChatError, match="left alone"):
         await chat.complete(question(), deadline=soon())
 
-    clock.now += 31
+    clock.now += 1
     await chat.complete(question(), deadline=soon())
     await chat.complete(question(), deadline=soon())
     assert len(endpoint.calls) == 8
+
+
+@pytest.mark.parametrize("parallel", [1, 8])
+async def test_retries_and_calls_at_once_count_as_one_failure(
+    endpoint: ScriptedEndpoint, chat: OpenAiChat, parallel: int
+) -> None:
+    endpoint.script(Reply.failed(500, retry_after=0))
+    for _ in range(4):
+        calls = [chat.complete(question(), deadline=soon()) for _ in range(parallel)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert all("answered 500" in str(result) for result in results)
+    with pytest.raises(ChatError, match="answered 500"):
+        await chat.complete(question(max_calls=1), deadline=soon())
+    with pytest.raises(ChatError, match="left alone"):
+        await chat.complete(question(), deadline=soon())
 
 
 async def test_only_one_probe_is_sent_at_a_time(

@@ -69,6 +69,7 @@ class OpenAiChat:
             ChatError: The endpoint refused or failed; ``calls`` says how often it was asked,
                 ``retry_after`` when it may answer, as far as it is known.
         """
+        call = self._endpoint.begin()
         calls = 0
         failures = 0
         suspects: frozenset[Feature] = frozenset()
@@ -77,6 +78,7 @@ class OpenAiChat:
             result = await self._endpoint.ask(
                 self._encoded(request, features, calls),
                 self._read,
+                call=call,
                 deadline=deadline,
                 tell=functools.partial(self._tell, request),
                 is_retry=failures > 0,

@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from rectifier_core.adapters.completion import UnreadableError
 from rectifier_core.adapters.dialect import Dialect, Explanation, explained
 from rectifier_core.adapters.pooled_client import AnswerTooLongError, PooledClient
-from rectifier_core.breaker import Breaker, RetryBudget
+from rectifier_core.breaker import Breaker, Call, RetryBudget
 from rectifier_core.chat import CallOutcome
 from rectifier_core.deadline import Deadline
 from rectifier_core.errors import DeadlineError, InputError
@@ -147,6 +147,10 @@ class OpenAiEndpoint:
         """Return what is known of ``model``, the same object for all who use it."""
         return self._dialects.setdefault(model, Dialect())
 
+    def begin(self) -> Call:
+        """Begin a call: the requests that are made in its name fail but once for the breaker."""
+        return self._breaker.begin()
+
     def may_retry(self) -> bool:
         """Take one retry out of the budget; False where it is spent."""
         return self._budget.spend()
@@ -156,6 +160,7 @@ class OpenAiEndpoint:
         content: bytes,
         read: Callable[[bytes], T],
         *,
+        call: Call,
         deadline: Deadline,
         tell: Callable[[CallOutcome, float], None],
         is_retry: bool = False,
@@ -165,6 +170,7 @@ class OpenAiEndpoint:
         Args:
             content: The request's JSON.
             read: Reads the answer's body, or raises ``UnreadableError``.
+            call: What the request belongs to.
             deadline: Bounds the wait for a slot and the request.
             tell: Is told how the request ended, and its seconds, where it was sent.
             is_retry: True for a repeated request: it pays nothing into the retry budget.
@@ -179,7 +185,7 @@ class OpenAiEndpoint:
             return waited
         started = time.monotonic()
         try:
-            if not self._breaker.admit():
+            if not self._breaker.admit(call):
                 return _resting(self._breaker.refuses_for)
             if not is_retry:
                 self._budget.earn()
@@ -187,13 +193,13 @@ class OpenAiEndpoint:
                 client, content, read, deadline, waited=waited, is_retry=is_retry
             )
         except BaseException as exc:
-            self._breaker.undecided()
+            self._breaker.undecided(call)
             if isinstance(exc, asyncio.CancelledError):
                 tell("cancelled", time.monotonic() - started)
             raise
         finally:
             self._slots.give_back(time.monotonic() - started)
-        self._report(result)
+        self._report(result, call)
         if isinstance(result, Answer) or result.was_sent:
             outcome = "answered" if isinstance(result, Answer) else result.outcome
             tell(outcome, time.monotonic() - started)
@@ -244,13 +250,13 @@ class OpenAiEndpoint:
             # Without the cause: what the client did not foresee may hold anything.
             return Failure("failed", "the chat endpoint cannot be asked")
 
-    def _report(self, result: Answer[T] | Failure) -> None:
+    def _report(self, result: Answer[T] | Failure, call: Call) -> None:
         if isinstance(result, Answer) or result.outcome == "refused":
             self._breaker.succeeded()
         elif result.was_sent and result.is_blamed:
-            self._breaker.failed()
+            self._breaker.failed(call)
         else:
-            self._breaker.undecided()
+            self._breaker.undecided(call)
 
 
 BUSY = "the chat endpoint has more to do than fits into the deadline"
