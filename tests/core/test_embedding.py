@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import logging
 import subprocess
 import sys
+import traceback
 from collections.abc import AsyncIterator
 
 import numpy as np
@@ -12,10 +14,11 @@ import pytest_asyncio
 from aiohttp import web
 
 from rectifier_core.adapters.minilm import BATCH, MiniLmEmbedder, batches
-from rectifier_core.adapters.openai_embedding import OpenAiEmbedder, seconds_to_wait
+from rectifier_core.adapters.openai_embedding import OpenAiEmbedder
 from rectifier_core.embedding import Embedder, embeddable, unit
-from rectifier_core.errors import EmbeddingError
+from rectifier_core.errors import EmbeddingError, InputError
 from rectifier_core.testing.embedding import HashedEmbedder
+from rectifier_core.testing.scripted_endpoint import ScriptedEndpoint
 from tests.support.embedding import Answer, endpoint, rows
 
 ODD_TEXTS = (
@@ -288,19 +291,68 @@ async def test_any_text_can_be_sent(text: str) -> None:
     assert 0 < len(sent.strip()) <= 1_000
 
 
+SECRET = "the words of the text"
+
+
 @pytest.mark.parametrize(
-    ("value", "seconds"),
-    [("7", 7), ("0", 0), ("", None), ("soon", None), ("-1", None), ("1e9", None), ("٣", None)],
+    "answer",
+    [
+        _raw(f"you said: {SECRET}"),
+        _raw(json.dumps({"data": SECRET})),
+        _raw(json.dumps({"data": [{"index": 0, "embedding": [SECRET]}]})),
+        lambda _: web.Response(status=400, text=json.dumps({"error": {"message": SECRET}})),
+        lambda _: web.Response(status=500, text=SECRET),
+    ],
+    ids=["no json", "no list", "no numbers", "refusal", "failure"],
 )
-def test_retry_after_is_read_where_it_is_readable(value: str, seconds: float | None) -> None:
-    assert seconds_to_wait({"retry-after": value}) == seconds
+async def test_errors_and_logs_hold_neither_key_nor_text(
+    answer: Answer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with (
+        endpoint(answer) as (url, _),
+        OpenAiEmbedder(url, "sk-very-secret", "m", dimension=2) as embedder,
+    ):
+        with pytest.raises(EmbeddingError) as caught:
+            await embedder.embed([SECRET])
+    shown = "".join(traceback.format_exception(caught.value)) + repr(embedder) + caplog.text
+    assert caught.value.__cause__ is None
+    assert SECRET not in shown
+    assert "sk-very-secret" not in shown
 
 
-def test_retry_after_may_be_a_date() -> None:
-    assert seconds_to_wait({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
-    later = seconds_to_wait({"retry-after": "Wed, 21 Oct 2093 07:28:00 GMT"})
-    assert later is not None
-    assert later > 1e9
+async def test_nothing_is_sent_that_the_environment_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        monkeypatch.setenv(name, "other")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "x-mine: other")
+    with ScriptedEndpoint(dimension=2) as scripted:
+        async with OpenAiEmbedder(scripted.base_url, "", "m", dimension=2) as embedder:
+            await embedder.embed(["a"])
+    (call,) = scripted.calls
+    assert "other" not in call.headers.values()
+    assert call.headers["authorization"] == "Bearer none"
+
+
+async def test_compressed_answer_is_an_error() -> None:
+    def answer(_: dict[str, object]) -> web.Response:
+        response = rows([[1.0, 0.0]])
+        response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    async with (
+        endpoint(answer) as (url, _),
+        OpenAiEmbedder(url, "key", "m", dimension=2) as embedder,
+    ):
+        with pytest.raises(EmbeddingError, match="too long"):
+            await embedder.embed(["a"])
+
+
+@pytest.mark.parametrize(
+    ("url", "key"), [("ftp://h/v1", "k"), ("no url", "k"), ("http://h", "k\n")]
+)
+def test_url_or_key_that_is_none_is_refused(url: str, key: str) -> None:
+    with pytest.raises(InputError):
+        OpenAiEmbedder(url, key + "x", "m")
 
 
 async def test_hashed_vectors_are_units_and_stay_the_same() -> None:

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from rectifier_core.adapters.dialect import Dialect, explained
 from rectifier_core.adapters.openai_chat import OpenAiChat
-from rectifier_core.adapters.openai_endpoint import OpenAiEndpoint, seconds_to_wait
+from rectifier_core.adapters.openai_endpoint import OpenAiEndpoint
 from rectifier_core.chat import ChatRequest
 from rectifier_core.deadline import Deadline
 from rectifier_core.errors import ChatBusyError, ChatError, ChatTimeoutError, InputError
@@ -793,27 +793,3 @@ async def test_every_request_is_observed(
         ("repair", "answered"),
         ("judge", "timeout"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        ("2", 2.0),
-        ("0.5", 0.5),
-        ("-3", 0.0),
-        ("nan", None),
-        ("inf", None),
-        ("1e999", None),
-        ("soon", None),
-        ("", None),
-        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
-        ("Fri, 99 Foo 99999 99:99:99 GMT", None),
-    ],
-)
-def test_retry_after_is_read_in_any_form(value: str, seconds: float | None) -> None:
-    assert seconds_to_wait({"retry-after": value}) == seconds
-
-
-def test_retry_after_in_milliseconds_is_read() -> None:
-    assert seconds_to_wait({"retry-after-ms": "250", "retry-after": "9"}) == 0.25
-    assert seconds_to_wait({}) is None

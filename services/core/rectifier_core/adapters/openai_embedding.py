@@ -1,25 +1,25 @@
 """An embedding model behind an OpenAI-compatible ``/embeddings`` endpoint."""
 
-import email.utils
-import time
-from collections.abc import Mapping, Sequence
+import asyncio
+import json
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+import httpx2
 import numpy as np
-from openai import (
-    APIConnectionError,
-    APIStatusError,
-    AsyncOpenAI,
-    DefaultAioHttpClient,
-    OpenAIError,
-)
-from pydantic import BaseModel, ValidationError
+from openai import APIConnectionError, APIStatusError, OpenAIError
+from pydantic import BaseModel, SecretStr, ValidationError
 
+from rectifier_core.adapters.openai_endpoint import PlainClient, checked_headers, checked_url
+from rectifier_core.adapters.pooled_client import AnswerTooLongError
+from rectifier_core.adapters.retry_after import seconds_to_wait
 from rectifier_core.embedding import Vectors, embeddable, unit
 from rectifier_core.errors import EmbeddingError
 
 BATCH = 64  # texts a request
+CONNECTIONS = 32
+LONGEST_ANSWER = 64 * 2**20  # bytes: a batch of the longest vectors, at 60 a number
 
 
 class OpenAiEmbedder:
@@ -47,14 +47,18 @@ class OpenAiEmbedder:
             dimension: Length of its vectors; None: ``open`` asks the endpoint.
             timeout: Seconds for one request.
             longest_text: Characters of a text that the model's window surely holds; more are cut.
+
+        Raises:
+            InputError: The URL is no HTTP URL, or the key cannot be a header.
         """
-        self._base_url = base_url
-        self._api_key = api_key
+        self._base_url = checked_url(base_url)
+        self._url = f"{self._base_url}/embeddings"
+        self._headers = checked_headers(SecretStr(api_key))
         self._model = model
         self._dimension = dimension
         self._timeout = timeout
         self._longest_text = longest_text
-        self._client: AsyncOpenAI | None = None
+        self._client: PlainClient | None = None
 
     @property
     def model(self) -> str:
@@ -80,12 +84,11 @@ class OpenAiEmbedder:
         """
         if self._client is not None:
             return
-        self._client = AsyncOpenAI(
-            base_url=self._base_url,
-            api_key=self._api_key or "none",  # the client refuses an empty one
-            timeout=self._timeout,
-            max_retries=0,
-            http_client=DefaultAioHttpClient(timeout=self._timeout),
+        self._client = PlainClient(
+            self._base_url,
+            self._headers,
+            connections=CONNECTIONS,
+            longest_answer=LONGEST_ANSWER,
         )
         if self._dimension is None:
             try:
@@ -128,27 +131,42 @@ class OpenAiEmbedder:
         return np.concatenate(parts)
 
     async def _embed_batch(self, texts: Sequence[str]) -> Vectors:
+        body = {
+            "input": [embeddable(text, at_most=self._longest_text) for text in texts],
+            "model": self._model,
+            "encoding_format": "float",
+        }
+        answer = await self._post(json.dumps(body).encode())
+        try:
+            reply = _Reply.model_validate_json(answer)
+        except ValidationError:
+            # Without the cause, here and below: it quotes the answer, which may quote the texts.
+            raise EmbeddingError("the embedding endpoint's answer is not as specified") from None
+        return self._checked(reply, count=len(texts))
+
+    async def _post(self, content: bytes) -> bytes:
         if self._client is None:
             raise EmbeddingError("the embedding client is not open")
         try:
-            # The raw answer, because the client does not check what it parses.
-            answer = await self._client.embeddings.with_raw_response.create(
-                input=[embeddable(text, at_most=self._longest_text) for text in texts],
-                model=self._model,
-                encoding_format="float",
-            )
-            reply = _Reply.model_validate_json(answer.content)
+            async with asyncio.timeout(self._timeout):
+                answer = await self._client.post(
+                    self._url, content=content, cast_to=httpx2.Response
+                )
+        except TimeoutError as exc:
+            raise EmbeddingError("the embedding endpoint did not answer in time") from exc
         except APIStatusError as exc:
             wait = seconds_to_wait(exc.response.headers)
             detail = f"the embedding endpoint answered {exc.status_code}"
-            raise EmbeddingError(detail, retry_after=wait) from exc
+            raise EmbeddingError(detail, retry_after=wait) from None
         except APIConnectionError as exc:
-            raise EmbeddingError("the embedding endpoint cannot be reached") from exc
-        except OpenAIError as exc:
-            raise EmbeddingError("the embedding endpoint failed") from exc
-        except ValidationError as exc:
-            raise EmbeddingError("the embedding endpoint's answer is not as specified") from exc
-        return self._checked(reply, count=len(texts))
+            # The error itself carries the request, with texts and key; its cause does not.
+            cause = exc.__cause__
+            is_long = isinstance(cause, AnswerTooLongError)
+            detail = "answer is too long" if is_long else "connection failed"
+            raise EmbeddingError(f"the embedding endpoint's {detail}") from cause
+        except (OpenAIError, ValueError):
+            raise EmbeddingError("the embedding endpoint cannot be asked") from None
+        return answer.content
 
     def _checked(self, reply: "_Reply", *, count: int) -> Vectors:
         rows = sorted(reply.data, key=lambda row: row.index)
@@ -170,18 +188,3 @@ class _Row(BaseModel):
 
 class _Reply(BaseModel):
     data: list[_Row]
-
-
-def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
-    """Return what ``Retry-After`` says in seconds, 0 or more; None where it says nothing readable.
-
-    Source: RFC 9110, section 10.2.3: seconds, or an HTTP date.
-    """
-    value = headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit():
-        return float(value[:9])
-    try:
-        moment = email.utils.parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    return max(0.0, moment.timestamp() - time.time())

@@ -1,10 +1,8 @@
 """An OpenAI-compatible endpoint: one client, bounded concurrency, a breaker and a retry budget."""
 
 import asyncio
-import email.utils
-import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -22,6 +20,7 @@ from pydantic import SecretStr
 from rectifier_core.adapters.completion import UnreadableError
 from rectifier_core.adapters.dialect import Dialect, Explanation, explained
 from rectifier_core.adapters.pooled_client import AnswerTooLongError, PooledClient
+from rectifier_core.adapters.retry_after import seconds_to_wait
 from rectifier_core.breaker import Breaker, Call, RetryBudget
 from rectifier_core.chat import CallOutcome
 from rectifier_core.deadline import Deadline
@@ -35,6 +34,8 @@ DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
 TRANSIENT = frozenset({408, 429, 500, 502, 503, 504, 529})
 SPENT_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+
+Headers = dict[str, str | Omit]
 
 T = TypeVar("T")
 
@@ -109,21 +110,26 @@ class OpenAiEndpoint:
         Raises:
             InputError: The URL is no HTTP URL, or the key cannot be a header.
         """
-        self._base_url = _checked_url(base_url or DEFAULT_BASE_URL)
+        self._base_url = checked_url(base_url or DEFAULT_BASE_URL)
         self._url = f"{self._base_url}/chat/completions"
-        self._headers = _headers(api_key)
+        self._headers = checked_headers(api_key)
         self._timeout = timeout
         self._concurrency = concurrency
         self._slots = Slots(concurrency)
         self._breaker = Breaker(clock=clock)
         self._budget = RetryBudget(capacity=2.0 * concurrency)
         self._dialects: dict[str, Dialect] = {}
-        self._client: AsyncOpenAI | None = None
+        self._client: PlainClient | None = None
 
     async def open(self) -> None:
         """Make the client; the first request connects."""
         if self._client is None:
-            self._client = _Client(self._base_url, self._headers, self._concurrency)
+            self._client = PlainClient(
+                self._base_url,
+                self._headers,
+                connections=self._concurrency,
+                longest_answer=LONGEST_ANSWER,
+            )
 
     async def close(self) -> None:
         """Close the connections."""
@@ -265,30 +271,46 @@ SLOW = "the chat endpoint did not answer within its timeout"
 RESTING = "the chat endpoint failed several times in a row and is left alone for a while"
 
 
-class _Client(AsyncOpenAI):
+class PlainClient(AsyncOpenAI):
     """The SDK's client with headers that are made once, and none from the environment."""
 
-    def __init__(self, base_url: str, headers: dict[str, str | Omit], connections: int) -> None:
+    def __init__(
+        self, base_url: str, headers: Headers, *, connections: int, longest_answer: int
+    ) -> None:
+        """Make it; the first request connects.
+
+        Args:
+            base_url: As ``checked_url`` returns it.
+            headers: As ``checked_headers`` returns them.
+            connections: Connections at once, 1 or more.
+            longest_answer: Bytes of an answer that are read; a longer one is an error.
+        """
         self._fixed_headers = headers
         super().__init__(
             base_url=base_url,
             api_key="in the headers",
             max_retries=0,
             http_client=PooledClient(
-                base_url, connections=connections, longest_answer=LONGEST_ANSWER
+                base_url, connections=connections, longest_answer=longest_answer
             ),
         )
 
     @property
-    def default_headers(self) -> dict[str, str | Omit]:
+    def default_headers(self) -> Headers:
+        """What every request carries."""
         return self._fixed_headers
 
 
-def _checked_url(base_url: str) -> str:
+def checked_url(base_url: str) -> str:
+    """Return ``base_url`` without slashes at its end.
+
+    Raises:
+        InputError: It is no plain HTTP URL.
+    """
     try:
         url = httpx2.URL(base_url)
     except httpx2.InvalidURL as exc:
-        raise InputError("the chat endpoint's base URL is no URL") from exc
+        raise InputError("the endpoint's base URL is no URL") from exc
     if (
         url.scheme not in {"http", "https"}
         or not url.host
@@ -296,14 +318,19 @@ def _checked_url(base_url: str) -> str:
         or url.fragment
         or url.userinfo
     ):
-        raise InputError("the chat endpoint's base URL is no plain http or https URL")
+        raise InputError("the endpoint's base URL is no plain http or https URL")
     return base_url.rstrip("/")
 
 
-def _headers(api_key: SecretStr | None) -> dict[str, str | Omit]:
+def checked_headers(api_key: SecretStr | None) -> Headers:
+    """Return the headers of every request to an endpoint with this key.
+
+    Raises:
+        InputError: The key cannot be a header.
+    """
     key = api_key.get_secret_value().strip() if api_key is not None else ""
     if not (key.isascii() and key.isprintable()):
-        raise InputError("the chat endpoint's API key holds characters that no header takes")
+        raise InputError("the endpoint's API key holds characters that no header takes")
     return {
         "Accept": "application/json",
         # A compressed answer could not be bounded before it is unpacked.
@@ -357,23 +384,3 @@ def _from_connection(error: APIConnectionError, *, is_retry: bool) -> Failure:
         case _:
             detail = "the connection to the chat endpoint broke"
             return Failure("lost", detail, may_pass=True, is_blamed=is_retry, cause=cause)
-
-
-def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
-    """Return what ``Retry-After`` says in seconds, 0 or more; None where it says nothing readable.
-
-    Source: RFC 9110, section 10.2.3: seconds, or an HTTP date. Fractions, and the header
-    ``retry-after-ms``, are read as well: model servers send them.
-    """
-    for name, unit in (("retry-after-ms", 1_000), ("retry-after", 1)):
-        try:
-            seconds = float(headers.get(name, "")) / unit
-        except ValueError:
-            continue
-        if math.isfinite(seconds):
-            return max(0.0, seconds)
-    try:
-        moment = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-        return max(0.0, moment.timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return None
