@@ -179,3 +179,30 @@ async def test_indicator_without_trigger_is_found_by_its_definition(
 
 def _ascii(value: object) -> str:
     return json.dumps(value, ensure_ascii=True)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"id": "c1", "name": "get_order", "arguments": '{"id": "#W1"}'},
+        {"name": "get_order", "arguments": {"id": "#W1"}},
+        {"id": "c", "type": "function", "function": {"name": "get_order", "arguments": "#W1"}},
+        {"type": "function", "function": {"name": "get_order", "arguments": {"id": "#W1"}}},
+    ],
+)
+async def test_tool_calls_come_in_every_common_shape(
+    service: Service, endpoint: ScriptedEndpoint, call: Json
+) -> None:
+    endpoint.script(Reply.json({"clean": [1], "violated": []}))
+    message = {"content": None, "tool_calls": [call]}
+    answer = await service.post("/audit", {"task": "Find the order.", "message": message})
+    assert answer.status_code == 200, answer.text
+    assert "get_order" in endpoint.calls[0].user
+    assert "#W1" in endpoint.calls[0].user
+
+
+async def test_tool_call_of_no_shape_is_refused_by_name(service: Service) -> None:
+    message = {"content": None, "tool_calls": [{"function": {"name": "f"}, "colour": 1}]}
+    answer = await service.post("/audit", {"task": "t", "message": message})
+    assert answer.status_code == 422
+    assert answer.json()["field"].startswith("message.tool_calls.0")

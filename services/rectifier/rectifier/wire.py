@@ -91,6 +91,19 @@ class ToolCallIn(Strict):
     id: Name | None = None
     """The call's id; not audited."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _flat(cls, value: object) -> object:
+        """Take the shape of chat endpoints too: name and arguments under ``function``."""
+        match value:
+            case {"function": {"name": name, **rest}, **others} if not rest.keys() - {"arguments"}:
+                kind = others.pop("type", "function")
+                if kind == "function" and not others.keys() - {"id"}:
+                    value = {**others, "name": name, **rest}
+        if isinstance(value, dict) and isinstance(value.get("arguments"), dict | list):
+            return {**value, "arguments": json.dumps(value["arguments"], ensure_ascii=False)}
+        return value
+
 
 class MessageIn(Strict):
     """One agent output."""
