@@ -702,6 +702,32 @@ async def test_wait_that_cannot_fit_is_refused_at_once(endpoint: ScriptedEndpoin
     assert 0.4 < caught.value.retry_after < 2
 
 
+async def test_call_whose_time_went_by_in_the_queue_is_not_blamed_on_the_endpoint(
+    endpoint: ScriptedEndpoint,
+) -> None:
+    endpoint.queue(*["{}"] * 3, Reply(delay=0.6), Reply(fault=Fault.HANG))
+    async with OpenAiEndpoint(endpoint.base_url, None, concurrency=1) as opened:
+        chat = OpenAiChat(opened, "m")
+        for _ in range(3):
+            await chat.complete(question(), deadline=soon())
+        holder = asyncio.create_task(chat.complete(question(), deadline=soon()))
+        assert await reached(endpoint, lambda e: len(e.calls) == 4)
+        with pytest.raises(ChatBusyError):
+            await chat.complete(question(), deadline=soon(0.9))
+        await holder
+
+
+async def test_open_breaker_is_no_busy_queue(endpoint: ScriptedEndpoint, chat: OpenAiChat) -> None:
+    endpoint.queue(*[Reply.failed(500)] * 5)
+    for _ in range(5):
+        with pytest.raises(ChatError):
+            await chat.complete(question(max_calls=1), deadline=soon())
+    with pytest.raises(ChatError) as caught:
+        await chat.complete(question(), deadline=soon())
+    assert caught.value.calls == 0
+    assert not issubclass(ChatBusyError, ChatError)
+
+
 # Life and secrets.
 
 

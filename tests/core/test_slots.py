@@ -32,6 +32,26 @@ async def test_wait_that_cannot_fit_is_told_at_once() -> None:
     assert caught.value.wait == 4
 
 
+async def test_slot_that_comes_too_late_to_be_used_goes_to_the_next() -> None:
+    slots = Slots(1)
+    await slots.take(within=1)
+    hurried = asyncio.create_task(slots.take(within=2))
+    patient = asyncio.create_task(slots.take(within=60))
+    await asyncio.sleep(0)
+    slots.give_back(4.0)  # nobody knew that it takes so long
+    with pytest.raises(NoSlotError) as caught:
+        await hurried
+    assert caught.value.wait >= 4
+    assert await asyncio.wait_for(patient, timeout=5) < 5
+
+
+async def test_free_slot_is_given_out_in_any_hurry() -> None:
+    slots = Slots(1)
+    await slots.take(within=1)
+    slots.give_back(8.0)
+    assert await slots.take(within=0.1) == 0
+
+
 async def test_those_who_waited_longest_come_first() -> None:
     slots = Slots(1)
     served: list[int] = []
