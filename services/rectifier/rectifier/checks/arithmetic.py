@@ -52,6 +52,7 @@ _NUMBERING = re.compile(r"[ \t>]*\(?(?:\d{1,3}|[a-zA-Z])\)[ \t]+")
 _SENTENCE_END = re.compile(r"(?<=[.;?] )|(?<=[^\d)\]}]! )")  # 5! is a factorial
 _LINK = re.compile(r"(?:https?://|www\.|data:)\S+")
 _SPACING = re.compile(r"[\s$&]|\\[,;:! ]|\\left|\\right|\{,\}|(?<=\d),(?=\d{3})")
+_ASCII = str.maketrans("０１２３４５６７８９＋－＊／＝％", "0123456789+-*/=%")
 _ONE = Token(Kind.NUMBER, "1", 0, 0)
 _TIMES = re.compile(r"×|·|\\times|\\cdot|(?<=\d)x(?=\d)")
 
@@ -141,6 +142,7 @@ def _unfenced(text: str) -> str:
         parts += [text[at : block.start], "\n".rjust(block.end - block.start)]
         at = block.end
     bare = "".join([*parts, text[at:]])
+    bare = bare if bare.isascii() else bare.translate(_ASCII)
     bare = _LINK.sub(lambda match: "?" * len(match[0]), bare)
     return _CONTINUED.sub(lambda match: " " * len(match[0]), bare)
 
@@ -338,7 +340,7 @@ def _is_calculation(link: _Link) -> bool:
         right = _signs(link.right)
         is_defined = any(token.kind is Kind.UNIT for token in link.left)
         return bool(link.earlier) or (bool(right) and right <= {"*", "^"} and not is_defined)
-    return not (_is_range(link) or _is_date(link.left))
+    return not (_is_range(link) or _is_date(link.left) or _is_name(link) or _is_size(link))
 
 
 def _signs(side: Sequence[Token]) -> set[str]:
@@ -376,6 +378,25 @@ def _is_date(side: Sequence[Token]) -> bool:
         and len(side) == 5
         and all(token.is_tight for token in side[1:])
     )
+
+
+def _is_name(link: _Link) -> bool:
+    """Return True for ``9/11 = 2001``, a day and its year, and for ``24/7``."""
+    left, right = [token.text for token in link.left], [token.text for token in link.right]
+    if len(left) != 3 or left[1] != "/" or not all(token.is_tight for token in link.left[1:]):
+        return False
+    is_day = all(text.isdecimal() and len(text) < 3 and 0 < int(text) < 32 for text in left[::2])
+    is_year = len(right) == 1 and right[0].isdecimal() and len(right[0]) == 4
+    return left == ["24", "/", "7"] or (is_day and is_year and 1000 <= int(right[0]) <= 2100)
+
+
+def _is_size(link: _Link) -> bool:
+    """Return True for ``2 x 4 lumber = 1.5 x 3.5``: the measures of a thing and of its name."""
+    bare = [[t for t in side if t.kind is not Kind.UNIT] for side in (link.left, link.right)]
+    if any(len(side) != 3 or side[1].text != "*" for side in bare):
+        return False
+    has_unit = len(bare[0]) < len(link.left)
+    return has_unit or any("." in token.text for token in bare[1])
 
 
 def _readings(both: Sequence[Token]) -> Iterator[Reading]:

@@ -71,7 +71,8 @@ _PATTERNS = (
     ),
     (
         "bad",
-        r"0[xXbBoO][0-9a-fA-F]+\b|\b\d{1,4}-\d{1,2}-\d{1,4}\b|(?<=\d):(?=\d)"
+        # 0.1(6) is a recurring decimal.
+        r"0[xXbBoO][0-9a-fA-F]+\b|\d+[.,]\d*[(\[]\d+[)\]]|\b\d{1,4}-\d{1,2}-\d{1,4}\b|(?<=\d):(?=\d)"
         r"|\\(?:[lc]?dots|dotsc|dotsb|dotsm)(?![A-Za-z])|\.{2,}|…|//|\\(?:pm|mp)(?![A-Za-z])|\\[{}]",
     ),
     (
@@ -99,7 +100,7 @@ _PATTERNS = (
     ("currency", r"\\?\$|[€£¥₹]"),
     ("text", r"\\(?:text|mathrm|mbox|textrm|operatorname)\{[^{}\n]{0,60}\}"),
     ("word", r"[^\W\d_⁰¹²³⁴⁵⁶⁷⁸⁹½¼¾⅓⅔]+"),
-    ("stop2", r"[.,;:\"“”„«»'‘’`|&\n]"),
+    ("stop2", r"[.,;:\"“”„«»'‘’`|&\n✓✔✅☑]\ufe0f?"),
     ("unknown", r"\\[A-Za-z]+|."),
 )
 _TOKEN = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _PATTERNS), re.DOTALL)

@@ -13,16 +13,47 @@ _WRONG = re.compile(
     r"|inconsisten\w*|impossib\w*|invalid\w*|miscalculat\w*|misread\w*|misadd\w*|mislead\w*"
     r"|should\s+(?:be|have|equal|give|read)|instead|rather\s+than|claim\w*|corrected|correction"
     r"|disagree\w*|flaw\w*|absurd\w*|nonsens\w*|no\s+(?:integer\s+|real\s+|such\s+)?solutions?|fallac\w*"
-    r"|fails?|puzzles?|joke|bogus|oops|wait|hmm+|sic|off\s+by|overlook\w*|forg[eo]t\w*|ought\s+to|inaccura\w*|not\s+(?:correct|right|true|equal|valid|accurate)"
+    r"|fails?|puzzles?|joke|bogus|oops|wait|hmm+|sic|off\s+by|overlook\w*|forg[eo]t\w*|ought\s+to|inaccura\w*"
+    r"|not\s+(?:correct|right|true|equal|valid|accurate|the\s+case|so\b|hold|work|possible|match|agree|consistent"
+    r"|satisf\w*|add\s+up|check\s+out|balance|a\s+(?:root|solution))"
     r"|falsch\w*|fehler\w*|faux|erreur\w*|incorrecto|erróne\w*|неверн\w*|ошиб\w*)\b|错|不对|誤|間違",
     re.IGNORECASE,
 )
-_SUPPOSED = re.compile(
-    r"\b(?:suppos\w*|assum\w*|pretend\w*|imagin\w*|hypothe\w*|for\s+the\s+sake\s+of|what\s+if)\b",
+# Of an earlier sentence, only what speaks of somebody's work or announces it reaches the next one.
+_POINTING = re.compile(
+    r":[\s*_]*$|\b(?:agent|solver|debater|assistant|expert|student|solution|answer|response|proof|you|your|they|he|she"
+    r"|claim\w*|here|there|following|previous\w*|earlier|original\w*|above|below|line|step|this|that|these|those|it"
+    r"|contains?|has|have|made|makes|found|spot\w*|saw|sees?)\b|^(?:\W*\w+){0,3}\W*$",
     re.IGNORECASE,
 )
+_HARMLESS = re.compile(
+    r"\bnot\s+(?:(?:at\s+all|that|too|so|very|really|particularly|a|an|in)\s+)?(?:hard|difficult|tricky|complicated"
+    r"|complex|easy|only|just|wrong|incorrect|false|mistaken?|mistakes?|errors?|erroneous|flawed|invalid|untrue|a?\s*typo)\b"
+    r"|\bno\s+(?:doubts?|needs?|problems?|mistakes?|errors?|typos?|surprise|worries|trick|question|further|more|longer"
+    r"|issues?|contradictions?|flaws?)\b"
+    r"|\b(?:(?:do\s+not|don['’]t)\s+(?:worry|need|forget|panic|overlook)|(?:isn['’]t|is\s+not)\s+(?:hard|difficult|tricky"
+    r"|wrong|incorrect|false|mistaken|an?\s+(?:mistake|error|typo)))\b",
+    re.IGNORECASE,
+)
+_IMAGINED = re.compile(
+    r"\b(?:pretend\w*|imagin\w*|hypothe\w*|for\s+the\s+sake\s+of|what\s+if)\b", re.IGNORECASE
+)
+_PREMISE = re.compile(r"\b(?:if|suppos\w*|assum\w*)\b", re.IGNORECASE)
+_SUPPOSITION = re.compile(r"\b(?:suppos\w*|assum\w*)\b", re.IGNORECASE)
+_PREMISE_END = re.compile(r"[,:]\s|[;—]|\bthen\b", re.IGNORECASE)
+# A premise that holds an equation, or changes how one calculates, reaches what follows from it.
+_ODD_PREMISE = re.compile(
+    r"\d[^=\n]{0,40}[-+*/×·÷^−x][^=\n]{0,40}=|\b(?:were|contradict\w*|absurd\w*|signs?|symbols?|means?|meant|digits?"
+    r"|rules?|operat\w*|addition|multiplication|subtraction|division|arithmetic|add\w*|treat\w*|count\w*|naive\w*|simply"
+    r"|just|ignor\w*|carr\w*|forg[eo]t\w*|skip\w*|drop\w*|omit\w*|mis\w+|swap\w*|switch\w*|strings?|like|defin\w*|order"
+    r"|left|denot\w*|interpret\w*|round\w*|trunc\w*|bits?|clock|wrap\w*|true|equations?|formulas?|(?:it|this|that)\s+holds|right|wrong\w*|accept\w*|believ\w*"
+    r"|trust\w*|claim\w*|rather|instead|without|identity)\b",
+    re.IGNORECASE,
+)
+_NEGATION = re.compile(r"\bnot\b", re.IGNORECASE)
+_CLAUSE_BREAK = re.compile(r"[,:]\s|[;—]|\b(?:so|but|because|since|then)\b", re.IGNORECASE)
 _OPEN = re.compile(
-    r"\b(?:if|unless|whether|would|could|might|may|not|never|cannot|no|nor|why|says?|said|wrote"
+    r"\b(?:unless|whether|would|could|might|may|never|cannot|no|nor|why|says?|said|wrote"
     r"|writes|stated?|states|quot\w*|test\w*|try|trying|guess\w*|estimat\w*|round(?:ed|ing|s|\s+(?:up|down|to|off))|approx\w*|roughly"
     r"|nearest|ceil\w*|floor\w*|truncat\w*|integer\s+division|remainder|quotient|(?:last|unit|units|ones)\s+digits?"
     r"|digit\s+sums?|pattern|notation|overflow\w*|saturat\w*|concatenat\w*|boolean|operation|sum\s+of\s+digits|digital\s+root|actually|must\s+be\s+\S*\d|fix\w*|reads?|chang\w+|replac\w+|previous\w*|earlier|let(?!['’]s|\s+us|\s+me))\b|\w+n['’]t\b|\?|≠|!=|\bwere\s*\n|\bF_|(?:→|->|=>)\s*\**\d|~~|\\neq?\b|❌|✗|✘",
@@ -35,8 +66,12 @@ _OTHER_ARITHMETIC = re.compile(
     r"|base\s+\d+\s+(?:numbers?|numerals?|representation|expansion|system|digits?|arithmetic)"
     r"|xor|bitwise|finite\s+field|field\s+(?:of\s+order|with)|roman\s+numerals?|cryptarithm\w*"
     r"|alphametic\w*|tropical|matchsticks?|defin\w+\s+(?:(?:the|an?|new)\s+){0,3}operat\w+"
-    r"|(?:new|custom|strange|special)\s+(?:operat(?:ion|or)|rule|definition|symbol)"
+    r"|(?:new|custom|strange|special|modified|changed|altered|redefined|defined|unusual|made-up|invented|secret|alien)"
+    r"\s+(?:operat(?:ion|or)|rule|definition|symbol|arithmetic|multiplication|addition|subtraction|division|sum|product)s?"
     r"|operat(?:ion|or)\s+[^\w\s.,;:()'\"]|operation\s+is\s+defined)\b"
+    r"|(?<![\w*])[*#@&∗△∘◦⋆+×]['\"”’`$]?\s+(?:is|be|means?|denotes?|stands?\s+for|represents?)\b"
+    r"|\b([a-z])\s?(?:[*@#&∗⋆∘◦△▽◇□×]|\\[a-z]{3,9})\s?[a-z]\s?=[^=.\n]{0,40}?(?<![a-z])\1"
+    r"|\bwhere\s+\$?([a-z])\s?\S{1,9}\s?[a-z]\s?=[^=.\n]{0,40}?(?<![a-z])\2"
     r"|⊕|\\oplus|\\star|★|☆|GF\(|\\mathbb\s*\{?[ZF]\}?_|\bZ_",
     re.IGNORECASE,
 )
@@ -91,14 +126,40 @@ def disarms(text: str, start: int, end: int) -> bool:
     before, after = text[max(0, start - _REACH) : start], text[end : end + _REACH]
     own_start, previous_start = _last_two_ends(before)
     own_end, next_end = _first_two_ends(after)
-    own = f"{before[own_start:]} \n {after[:own_end]}"
-    near = f"{before[previous_start:]} \n {after[:next_end]}"
+    lead, rest = _bare(before[own_start:]), _bare(after[:own_end])
+    earlier, later = _bare(before[previous_start:own_start]), _bare(after[own_end:next_end])
+    own = f"{lead} \n {rest}"
     return bool(
         _OPEN.search(own)
-        or _SUPPOSED.search(before[previous_start:])
-        or _WRONG.search(near)
+        or _denies(lead, rest)
+        or _IMAGINED.search(f"{earlier} {lead}")
+        or _is_premised(earlier, lead, rest)
+        or _WRONG.search(f"{own} {later}")
+        or (_WRONG.search(earlier) and _POINTING.search(earlier.strip()))
         or _OTHER_ARITHMETIC.search(own)
     )
+
+
+def _bare(words: str) -> str:
+    """Return ``words`` without the denials that excuse nothing, such as "not hard"."""
+    return _HARMLESS.sub(" ", words)
+
+
+def _denies(lead: str, rest: str) -> bool:
+    """Return True for a "not" of the clause before the equation, or anywhere after it."""
+    return bool(_NEGATION.search(_CLAUSE_BREAK.split(lead)[-1]) or _NEGATION.search(rest))
+
+
+def _is_premised(earlier: str, lead: str, rest: str) -> bool:
+    """Return True where the equation is a premise, or follows from one that is no plain fact."""
+    for word in _PREMISE.finditer(lead):
+        end = _PREMISE_END.search(lead, word.end())
+        if end is None or _ODD_PREMISE.search(lead, word.end(), end.start()):
+            return True
+    supposition = _SUPPOSITION.search(earlier)
+    if supposition is not None and _ODD_PREMISE.search(earlier, supposition.end()):
+        return True
+    return bool(_PREMISE.search(rest))
 
 
 def _last_two_ends(before: str) -> tuple[int, int]:
