@@ -407,6 +407,13 @@ INNOCENT_LINES = (
     "The result is not 17 * 23 = 381",
     "It is not true, that 17 * 23 = 381",
     "所以17*3=51，340+41=381。",
+    "Suppose, for the moment, 17 * 3 = 41.",
+    "If, as Agent 1 has it, 17 * 3 = 41, we have 82.",
+    "If 5 is 6, then 5 + 1 = 7.",
+    "We must not conclude that, for example, 17 * 3 = 41.",
+    "Do not write things like: 17 * 3 = 41.",
+    "The error occurs early. 17 * 3 = 41 came first.",
+    "Find the bug. 17 * 3 = 41.",
     "The bases of base 6 and base 8 are in cm, and 6 + 8 = 14",
 )
 

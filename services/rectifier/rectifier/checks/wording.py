@@ -9,7 +9,7 @@ from collections.abc import Sequence
 _REACH = 300  # characters to each side that are looked at
 _SENTENCE_END = re.compile(r"[.!?。！？](?=\s|$)|\n\s*\n|\n\s*(?:[-*•+]|\d{1,3}[.)])\s|[。！？]")
 _WRONG = re.compile(
-    r"\b(?:wrong\w*|incorrect\w*|mistak\w*|error\w*|erroneous\w*|false|untrue|typos?|contradict\w*"
+    r"\b(?:wrong\w*|incorrect\w*|mistak\w*|error\w*|erroneous\w*|false|untrue|typos?|bugs?|slips?|blunder\w*|contradict\w*"
     r"|inconsisten\w*|impossib\w*|invalid\w*|miscalculat\w*|misread\w*|misadd\w*|mislead\w*"
     r"|should\s+(?:be|have|equal|give|read)|instead|rather\s+than|claim\w*|corrected|correction"
     r"|disagree\w*|flaw\w*|absurd\w*|nonsens\w*|no\s+(?:integer\s+|real\s+|such\s+)?solutions?|fallac\w*"
@@ -23,6 +23,7 @@ _WRONG = re.compile(
 _POINTING = re.compile(
     r":[\s*_]*$|\b(?:agent|solver|debater|assistant|expert|student|solution|answer|response|proof|you|your|they|he|she"
     r"|claim\w*|here|there|following|previous\w*|earlier|original\w*|above|below|line|step|this|that|these|those|it"
+    r"|the\s+(?:\w+\s+)?(?:errors?|mistakes?|bugs?|slips?|blunders?|flaws?|typos?)|occur\w*"
     r"|contains?|has|have|made|makes|found|spot\w*|saw|sees?)\b|^(?:\W*\w+){0,3}\W*$",
     re.IGNORECASE,
 )
@@ -43,7 +44,7 @@ _SUPPOSITION = re.compile(r"\b(?:suppos\w*|assum\w*)\b", re.IGNORECASE)
 _PREMISE_END = re.compile(r"[,:]\s|[;—]|\bthen\b", re.IGNORECASE)
 # A premise that holds an equation, or changes how one calculates, reaches what follows from it.
 _ODD_PREMISE = re.compile(
-    r"\d[^=\n]{0,40}[-+*/×·÷^−x][^=\n]{0,40}=|\b(?:were|contradict\w*|absurd\w*|signs?|symbols?|means?|meant|digits?"
+    r"\d[^=\n]{0,40}[-+*/×·÷^−x][^=\n]{0,40}=|\d\s*(?:=|is|was|equals?)\s*\d|\b(?:were|contradict\w*|absurd\w*|signs?|symbols?|means?|meant|digits?"
     r"|rules?|operat\w*|addition|multiplication|subtraction|division|arithmetic|add\w*|treat\w*|count\w*|naive\w*|simply"
     r"|just|ignor\w*|carr\w*|forg[eo]t\w*|skip\w*|drop\w*|omit\w*|mis\w+|swap\w*|switch\w*|strings?|like|defin\w*|order"
     r"|left|denot\w*|interpret\w*|round\w*|trunc\w*|bits?|clock|wrap\w*|true|equations?|formulas?|(?:it|this|that)\s+holds|right|wrong\w*|accept\w*|believ\w*"
@@ -51,6 +52,7 @@ _ODD_PREMISE = re.compile(
     re.IGNORECASE,
 )
 _NEGATION = re.compile(r"\bnot\b", re.IGNORECASE)
+_PROHIBITION = re.compile(r"\b(?:must|should|shall|do|can|let\s+us)\s+not\b", re.IGNORECASE)
 _CLAUSE_BREAK = re.compile(r"[,:]\s|[;—]|\b(?:so|but|because|since|then)\b", re.IGNORECASE)
 _OPEN = re.compile(
     r"\b(?:unless|whether|would|could|might|may|never|cannot|no|nor|why|says?|said|wrote"
@@ -147,14 +149,19 @@ def _bare(words: str) -> str:
 
 def _denies(lead: str, rest: str) -> bool:
     """Return True for a "not" of the clause before the equation, or anywhere after it."""
-    return bool(_NEGATION.search(_CLAUSE_BREAK.split(lead)[-1]) or _NEGATION.search(rest))
+    return bool(
+        _NEGATION.search(_CLAUSE_BREAK.split(lead)[-1])
+        or _PROHIBITION.search(lead)
+        or _NEGATION.search(rest)
+    )
 
 
 def _is_premised(earlier: str, lead: str, rest: str) -> bool:
     """Return True where the equation is a premise, or follows from one that is no plain fact."""
     for word in _PREMISE.finditer(lead):
         end = _PREMISE_END.search(lead, word.end())
-        if end is None or _ODD_PREMISE.search(lead, word.end(), end.start()):
+        is_parted = lead.startswith(",", word.end())  # "Suppose, for the moment, .."
+        if is_parted or end is None or _ODD_PREMISE.search(lead, word.end(), end.start()):
             return True
     supposition = _SUPPOSITION.search(earlier)
     if supposition is not None and _ODD_PREMISE.search(earlier, supposition.end()):
