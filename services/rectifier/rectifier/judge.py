@@ -121,7 +121,7 @@ class Judge:
         """
         if policy.audit == "none" or not indicators:
             return Judgement()
-        sources = Sources.of(message=question.text, task=question.task)
+        sources = Sources(question.text, question.task)
         if policy.audit == "single":
             panels = [_Panel("single", (one,), sources, policy.tau) for one in indicators]
             return _joined(await self._each(question, panels, deadline))
