@@ -22,8 +22,17 @@ _START_COST = 256  # characters that a bracket counts for, whatever follows it
 _DEPTH_LIMIT = 64
 
 _REASONING = r"(?:think|thinking|thoughts?|reasoning|reflection|scratchpad|analysis)\b[^<>]{0,200}>"
-_MARK = re.compile(rf"[{{\[]|<(?P<close>/)?{_REASONING}", re.IGNORECASE)
-_CLOSE = re.compile(rf"</{_REASONING}", re.IGNORECASE)
+_OPENING = (
+    rf"<(?:\w{{1,20}}:)?{_REASONING}|\[THINK\]|<\|begin_of_thought\|>"
+    r"|<\|channel\|>\s?(?:analysis|commentary)\b[^<>]{0,40}<\|message\|>"
+)
+# Harmony's reasoning ends where its final channel begins.
+_CLOSING = (
+    rf"</(?:\w{{1,20}}:)?{_REASONING}|\[/THINK\]|<\|end_of_thought\|>"
+    r"|<\|channel\|>\s?final\b[^<>]{0,40}<\|message\|>"
+)
+_MARK = re.compile(rf"(?P<close>{_CLOSING})|(?P<open>{_OPENING})|[{{\[]", re.IGNORECASE)
+_CLOSE = re.compile(_CLOSING, re.IGNORECASE)
 _FENCE = re.compile(r"(`{3,}|~{3,})\s?[\w+\-]{0,20}")
 
 # Possessive, and an unclosed string runs to the end: nothing is scanned twice.
@@ -135,13 +144,13 @@ class _Walk:
         position = 0
         while (mark := _MARK.search(self.text, position)) and self.effort > 0:
             self._keep(self.text[position : mark.start()])
-            if mark[0] in "{[":
-                position = self._value(mark.start())
-            elif mark["close"]:
+            if mark["close"]:
                 self._forget()
                 position = mark.end()
-            else:
+            elif mark["open"]:
                 position = self._reasoning(mark)
+            else:
+                position = self._value(mark.start())
         self.is_marred |= self.effort <= 0
         self._keep(self.text[position:])
 
