@@ -203,3 +203,35 @@ def test_a_value_cut_short_is_never_sole(value: Json, data: st.DataObject) -> No
 @settings(max_examples=300, deadline=None)
 def test_no_text_makes_the_reader_raise(text: str) -> None:
     parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"is_flawed": true, // it\'s a [fault]\n "suggestion": "x"}',
+        '{"is_flawed": true, /* "quoted" } */ "suggestion": "x"}',
+        '{"is_flawed": true,  # certain\n "suggestion": "x", // last\n}',
+        '{"is_flawed": true, "suggestion": "x", "score": NaN}',
+        '{"is_flawed": true, "suggestion": "x", "score": ' + "9" * 6_000 + "}",
+    ],
+)
+def test_value_with_comments_or_odd_numbers_is_read_and_is_not_sole(text: str) -> None:
+    parsed = parse(text)
+    (value,) = parsed.values
+    assert isinstance(value.content, dict)
+    assert (value.content["is_flawed"], value.content["suggestion"]) == (True, "x")
+    assert not parsed.is_sole
+
+
+def test_marks_of_comments_inside_strings_are_text() -> None:
+    (value,) = parse('{"url": "a//b # c /* d */", \'e\': True,}').values
+    assert value.content == {"url": "a//b # c /* d */", "e": True}
+
+
+@pytest.mark.parametrize(
+    "text", ["/*" * 100_000, "{" + "/*" * 100_000, "{//" * 60_000, "{#" * 90_000]
+)
+def test_comments_cost_bounded_time(text: str) -> None:
+    began = time.process_time()
+    parse(text)
+    assert time.process_time() - began < 5

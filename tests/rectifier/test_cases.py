@@ -206,3 +206,50 @@ async def test_tool_call_of_no_shape_is_refused_by_name(service: Service) -> Non
     answer = await service.post("/audit", {"task": "t", "message": message})
     assert answer.status_code == 422
     assert answer.json()["field"].startswith("message.tool_calls.0")
+
+
+ACCUSATION = (
+    '{"evidence_quote": "3 km + 200 m = 203 km", "analysis": "units", "suggestion": "use 3200 m",'
+    ' "impact_assessment": "YES, 3200", "is_flawed": true}'
+)
+CLEARING = '{"suggestion": "N/A", "impact_assessment": "NO", "is_flawed": false}'
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        ACCUSATION.replace("true}", "true, // it's flawed\n}"),
+        ACCUSATION.replace("true}", 'true, "score": NaN}'),
+        f'{{"result": {ACCUSATION}}}',
+        f'{{"evaluations": [{ACCUSATION}]}}',
+        f"[THINK]{CLEARING}[/THINK]{ACCUSATION}",
+        f"{CLEARING}\nBut on reflection: {ACCUSATION}",
+    ],
+)
+async def test_accusation_counts_in_odd_clothes(
+    service: Service, endpoint: ScriptedEndpoint, cases: dict[str, Case], reply: str
+) -> None:
+    endpoint.queue(reply)
+    assert (await audited(service, cases["H01"]))["verdict"] == "fail"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        CLEARING.replace("false}", "false // fine\n}"),
+        f'{{"result": {CLEARING}}}',
+        f"The auditor says {CLEARING}",
+        f"{CLEARING} {CLEARING}",
+        f"<think>{CLEARING}</think>",
+        CLEARING[:-1],
+        CLEARING.replace("false", "null"),
+        "LGTM, looks fine.",
+    ],
+)
+async def test_odd_reply_never_clears(
+    service: Service, endpoint: ScriptedEndpoint, cases: dict[str, Case], reply: str
+) -> None:
+    endpoint.queue(*[reply] * 3)
+    found = await audited(service, cases["H01"])
+    assert found["verdict"] == "indeterminate"
+    assert found["usage"]["calls"] <= 3

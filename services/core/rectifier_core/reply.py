@@ -20,6 +20,7 @@ _SPAN_LIMIT = 262_144  # characters of one value
 _EFFORT = 2_097_152  # characters looked at in vain, over the whole reply
 _START_COST = 256  # characters that a bracket counts for, whatever follows it
 _DEPTH_LIMIT = 64
+_LONGEST_INTEGER = 1_000  # digits
 
 _REASONING = r"(?:think|thinking|thoughts?|reasoning|reflection|scratchpad|analysis)\b[^<>]{0,200}>"
 _OPENING = (
@@ -37,9 +38,11 @@ _FENCE = re.compile(r"(`{3,}|~{3,})\s?[\w+\-]{0,20}")
 
 # Possessive, and an unclosed string runs to the end: nothing is scanned twice.
 _STRING = r""""(?:[^"\\]++|\\.?)*+(?:"|\Z)|'(?:[^'\\]++|\\.?)*+(?:'|\Z)"""
-_TOKEN = re.compile(rf"{_STRING}|[{{}}\[\]]", re.DOTALL)
+_COMMENT = r"//[^\n]*+|\#[^\n]*+|/\*(?:[^*]|\*(?!/)){0,2000}+\*/"
+_TOKEN = re.compile(rf"{_STRING}|{_COMMENT}|[{{}}\[\]]", re.DOTALL)
 _LOOSE = re.compile(
-    rf"(?P<string>{_STRING})|\b(?P<word>True|False|None)\b|(?<=[^\s\[{{,:])(?P<comma>,)(?=\s*+[}}\]])",
+    rf"(?P<string>{_STRING})|(?P<comment>{_COMMENT})|\b(?P<word>True|False|None)\b"
+    rf"|(?<=[^\s\[{{,:])(?P<comma>,)(?=(?:\s|{_COMMENT})*+[}}\]])",
     re.DOTALL,
 )
 _ESCAPE = re.compile(r"""(?P<good>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\'|\\|\"""")
@@ -181,13 +184,15 @@ class _Walk:
         else:
             written = self.text[start:end]
             try:
-                self.values.append(Value(_loads(written), written))
+                content, is_whole = _loads(written)
             except _DoubledKeyError:
                 self.is_marred = True
                 return end
             except (ValueError, RecursionError):
                 self.effort -= len(written)
             else:
+                self.is_marred |= not is_whole
+                self.values.append(Value(content, written))
                 return end
         self._keep(self.text[start])
         return start + 1
@@ -216,13 +221,37 @@ def _end(text: str, start: int) -> int | None:
     return None
 
 
-def _loads(text: str) -> Json:
+def _loads(text: str) -> tuple[Json, bool]:
+    """Return the value, and whether all of ``text`` is in it: comments and odd numbers are not."""
     try:
-        return _strict(text)
+        return _strict(text), True
     except _DoubledKeyError:
         raise
     except (ValueError, RecursionError):
-        return _strict(_LOOSE.sub(_tightened, text))
+        dropped: list[str] = []
+
+        def drop(written: str) -> None:
+            dropped.append(written[:1])
+
+        def tightened(match: re.Match[str]) -> str:
+            if match["comment"]:
+                drop(match["comment"])
+            return _tightened(match)
+
+        def integer(written: str) -> int | None:
+            if len(written) <= _LONGEST_INTEGER:
+                return int(written)
+            drop(written)
+            return None
+
+        value: Json = json.loads(
+            _LOOSE.sub(tightened, text),
+            strict=False,
+            object_pairs_hook=_unique,
+            parse_constant=drop,
+            parse_int=integer,
+        )
+        return value, not dropped
 
 
 def _strict(text: str) -> Json:

@@ -20,6 +20,7 @@ _SQUEEZED = re.compile(r"[\s\\]+")
 _VOTE_LIMIT = 1_000  # statements of one reply; more is no ballot
 _NAME_LIMIT = 500  # characters of a name that are compared
 _FLAG = ("is_flawed", "violated")
+_OUTERMOST = frozenset({*_FLAG, "clean", "not_applying"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,11 @@ def read_ballot(
         return Ballot(fault="it holds no readable JSON")
     if not parsed.is_sole:
         return reading.accusing(parsed, "it is not one JSON object alone")
+    content = parsed.values[0].content
+    inner = _unwrapped(content)
+    if inner is not content:
+        held = Parsed((Value(inner, parsed.values[0].text),))
+        return reading.accusing(held, "it is wrapped in another object")
     if _is_copied(parsed.values[0], message):
         return reading.accusing(parsed, "it repeats text of the message")
     return reading.full(parsed.values[0].content)
@@ -215,6 +221,20 @@ def _accuses_all_the_same(said: Accusation) -> bool:
 
 def _field(fields: dict[str, Json], *keys: str) -> str:
     return next((as_text(fields[key]) for key in keys if key in fields), "")
+
+
+def _unwrapped(content: Json) -> Json:
+    """Return what stands alone in objects of one field that means nothing here, three at most."""
+    for _ in range(3):
+        match content:
+            case dict() if len(content) == 1 and not content.keys() & _OUTERMOST:
+                (inner,) = content.values()
+                if not isinstance(inner, dict | list):
+                    return content
+                content = inner
+            case _:
+                return content
+    return content
 
 
 def _is_copied(value: Value, message: str) -> bool:
