@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 START_TIMEOUT_S = 120
@@ -191,32 +193,45 @@ def show(console: Console, scene: Scene, played: Played) -> None:
     """Print every attempt, what was retrieved for it, and the run's counts."""
     console.print(f"\n[bold]Task[/bold] {scene.task}\n")
     table = Table(show_lines=True)
-    for heading in ("agent", "attempt", "message", "decision", "reason", "evidence", "feedback"):
-        table.add_column(heading, overflow="fold")
+    for heading, ratio in (
+        ("agent", 2),
+        ("decision", 2),
+        ("message and evidence", 5),
+        ("feedback", 5),
+    ):
+        table.add_column(heading, ratio=ratio, overflow="fold")
     for attempt in played.attempts:
         violated = [found for found in attempt["audit"]["findings"] if found["violated"]]
         table.add_row(
-            attempt["agent"],
-            str(attempt["attempt"]),
-            attempt["draft"],
-            attempt["decision"],
-            attempt["reason"],
-            "\n".join(found["evidence"] for found in violated),
-            attempt["feedback"] or "",
+            f"{attempt['agent']}\nattempt {attempt['attempt']}",
+            f"[bold]{attempt['decision']}[/bold]\n{attempt['reason'].replace('_', ' ')}",
+            "\n".join(
+                [escape(attempt["draft"])]
+                + [f"[red]evidence:[/red] {escape(found['evidence'])}" for found in violated]
+            ),
+            "\n".join(
+                f"{escape(found['name'])}: {escape(found['suggestion'])}" for found in violated
+            ),
         )
     console.print(table)
+    told = next((one["feedback"] for one in played.attempts if one["decision"] == "retry"), None)
+    if told:
+        console.print("The first feedback, as the agent gets it:\n", style="bold")
+        console.print(Padding(escape(told), (0, 4)), highlight=False)
+    console.print("\nRetrieved, nearest first (* audited by the judge):", style="bold")
     for attempt in played.attempts:
         retrieval = attempt["audit"]["retrieval"]
-        active = set(retrieval["active"])
         names = [
-            f"{found['name']}{' (audited)' if found['indicator_id'] in active else ''}"
-            for found in retrieval["candidates"][:5]
+            f"{found['name']}{'*' * (found['indicator_id'] in retrieval['active'])}"
+            for found in retrieval["candidates"][:3]
         ]
-        console.print(f"retrieved for {attempt['agent']}/{attempt['attempt']}: {', '.join(names)}")
-    run = played.attempts[-1]["run"]
+        console.print(f"  {attempt['agent']}/{attempt['attempt']}: {', '.join(names)}")
+    run = played.finished["run"]
+    gamma = played.attempts[-1]["audit"]["policy"]["gamma"]
     console.print(
         f"\n{run['messages']} messages, {run['retained']} retained, {run['rejected']} rejected; "
-        f"fallback is {'due' if played.finished['fallback'] else 'not due'}\n"
+        f"fallback is {'due' if played.finished['fallback'] else 'not due'} "
+        f"(it is below {gamma} retained)\n"
     )
 
 
