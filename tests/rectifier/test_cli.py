@@ -167,3 +167,11 @@ def test_audit_takes_a_request_from_standard_input(base_url: str) -> None:
         "rectifier: the body is not JSON: it does not parse at character 2; "
         "give the task with --task, or a JSON request"
     ]
+
+
+def test_commands_find_the_service_that_their_environment_describes(base_url: str) -> None:
+    port = base_url.rpartition(":")[2]
+    environment = {"RECTIFIER_PORT": port, "RECTIFIER_BASE_URL": ""}
+    done = CliRunner().invoke(app, ["pool", "list", "--json"], env=environment)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert {"math", "code"} <= {pool["pool"] for pool in json.loads(done.stdout)}

@@ -1,5 +1,6 @@
 """Commands of ``rectifier``."""
 
+import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,6 +42,22 @@ def serve(
         serve_until_stopped(settings)
     except RectifierError as error:
         fail(str(error))
+
+
+@app.command()
+def reembed(
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the embedded default.")] = None,
+) -> None:
+    """Give stored indicators vectors of the configured embedding model; no service may run."""
+    # Imported here, as above.
+    from rectifier.wiring import reembed as reembed_all
+
+    settings = read_settings(data_dir=data_dir)
+    try:
+        count = asyncio.run(reembed_all(settings))
+    except RectifierError as error:
+        fail(str(error))
+    typer.echo(f"{count} indicators were embedded anew")
 
 
 def read_settings(**overrides: Any) -> Settings:

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from rectifier_core.indicator import POOL_NAME
 
 PREFIX = "RECTIFIER_"
+DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8700
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 # Read by the client library, which may share the environment with the service.
@@ -29,9 +30,9 @@ class Settings(BaseSettings):
         populate_by_name=True,
     )
 
-    host: str = "127.0.0.1"
+    host: str = DEFAULT_HOST
     """Address to listen on; beyond loopback needs API keys."""
-    port: Annotated[int, Field(ge=0, le=65_535)] = 8700
+    port: Annotated[int, Field(ge=0, le=65_535)] = DEFAULT_PORT
     """Port to listen on; 0 takes a free one and prints it."""
     data_dir: Path = Path.home() / ".local" / "share" / "rectifier"
     """Folder of the embedded store and queue."""
@@ -100,6 +101,14 @@ class Settings(BaseSettings):
         if self.embedding_base_url and not self.embedding_model:
             raise ValueError("embedding_base_url needs embedding_model")
         return self
+
+
+def own_url() -> str:
+    """Return the URL of a service that runs on this machine with this environment."""
+    environment = os.environ  # noqa: TID251 - this is the settings module
+    host = environment.get(f"{PREFIX}HOST") or DEFAULT_HOST
+    port = environment.get(f"{PREFIX}PORT") or DEFAULT_PORT
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def unknown_settings() -> list[str]:

@@ -32,7 +32,10 @@ BATCH_BYTES = 4 * 1024 * 1024  # the longest line and then one more fit in
 app = typer.Typer(no_args_is_help=True, help="Read and change the pools of a running service.")
 
 BaseUrl = Annotated[
-    str, typer.Option("--base-url", envvar="RECTIFIER_BASE_URL", help="URL of the service.")
+    str,
+    typer.Option(
+        "--base-url", envvar="RECTIFIER_BASE_URL", help="URL of the service; else RECTIFIER_PORT."
+    ),
 ]
 ApiKey = Annotated[
     str | None,
@@ -40,7 +43,7 @@ ApiKey = Annotated[
 ]
 PoolOption = Annotated[str, typer.Option("--pool", help="The pool's name.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-DEFAULT_BASE_URL = "http://127.0.0.1:8700"
+DEFAULT_BASE_URL = ""  # the service that this environment describes
 
 
 class Format(StrEnum):

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import httpx2
 
-from rectifier.settings import LOOPBACK
+from rectifier.settings import LOOPBACK, own_url
 from rectifier_core.errors import InputError, RectifierError, UnavailableError
 
 CONNECT_TIMEOUT_S = 5.0
@@ -22,8 +22,10 @@ class Remote:
         """Connect at the first request.
 
         Raises:
-            InputError: ``base_url`` is not the URL of an HTTP service.
+            InputError: ``base_url`` is not the URL of an HTTP service; empty, it is the service
+                that this environment describes.
         """
+        base_url = base_url or own_url()
         self._base_url = base_url
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         try:
