@@ -38,6 +38,7 @@ def create_app(
         open_parts: Opens everything that requests need, for as long as the application runs.
         body_timeout: Seconds that a client may take to send a body of a few kilobytes.
     """
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         # Also builds the routes, which FastAPI otherwise does during the first request.
