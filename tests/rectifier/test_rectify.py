@@ -71,7 +71,9 @@ async def test_unchanged_text_is_rejected_without_asking_the_judge(
 async def test_empty_message_is_retried_without_a_judge_and_rejected_at_the_end(
     service: Service, endpoint: ScriptedEndpoint
 ) -> None:
-    answers = [(await service.rectify(blank)).json() for blank in (None, "", " \u200b\ufeff", "\u3164\n")]
+    answers = [
+        (await service.rectify(blank)).json() for blank in (None, "", " \u200b\ufeff", "\u3164\n")
+    ]
     assert [one["decision"] for one in answers] == ["retry", "retry", "retry", "reject"]
     assert {one["reason"] for one in answers} == {"empty_message"}
     assert endpoint.calls == []
