@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rectifier_core.adapters.opened import Opened
 from rectifier_core.embedding import Vectors, embeddable, unit
 from rectifier_core.errors import EmbeddingError
 
@@ -27,7 +27,7 @@ THREADS = 2  # batches at once; each takes one core
 TokenIds = list[int]
 
 
-class MiniLmEmbedder:
+class MiniLmEmbedder(Opened):
     """Embeds in threads of its own, two small batches at once.
 
     Open it before use, by ``open`` or ``async with``. Calls that overlap take turns batch by batch;
@@ -68,18 +68,6 @@ class MiniLmEmbedder:
         executor, self._executor, self._network = self._executor, None, None
         if executor is not None:
             await asyncio.to_thread(executor.shutdown)
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector a text, float32 of shape ``(len(texts), 384)``, in order.

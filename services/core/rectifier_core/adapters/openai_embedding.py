@@ -3,8 +3,6 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
 import httpx2
 import numpy as np
@@ -12,6 +10,7 @@ from openai import APIConnectionError, APIStatusError, OpenAIError
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from rectifier_core.adapters.openai_endpoint import PlainClient, checked_headers, checked_url
+from rectifier_core.adapters.opened import Opened
 from rectifier_core.adapters.pooled_client import AnswerTooLongError
 from rectifier_core.adapters.retry_after import seconds_to_wait
 from rectifier_core.embedding import Vectors, embeddable, unit
@@ -22,7 +21,7 @@ CONNECTIONS = 32
 LONGEST_ANSWER = 64 * 2**20  # bytes: a batch of the longest vectors, at 60 a number
 
 
-class OpenAiEmbedder:
+class OpenAiEmbedder(Opened):
     """Embeds over HTTP, without retries: whoever calls knows what time is left.
 
     Open it before use, by ``open`` or ``async with``; it may be opened again in another loop.
@@ -102,18 +101,6 @@ class OpenAiEmbedder:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector a text, float32, in order; one request for 64 texts.

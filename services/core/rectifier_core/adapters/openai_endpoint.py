@@ -4,8 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 import httpx2
 from openai import (
@@ -19,6 +18,7 @@ from pydantic import SecretStr
 
 from rectifier_core.adapters.completion import UnreadableError
 from rectifier_core.adapters.dialect import Dialect, Explanation, explained
+from rectifier_core.adapters.opened import Opened
 from rectifier_core.adapters.pooled_client import AnswerTooLongError, PooledClient
 from rectifier_core.adapters.retry_after import seconds_to_wait
 from rectifier_core.breaker import Breaker, Call, RetryBudget
@@ -82,7 +82,7 @@ class Failure:
     cause: BaseException | None = None
 
 
-class OpenAiEndpoint:
+class OpenAiEndpoint(Opened):
     """What the models behind one base URL share. Open it before use; it belongs to one loop.
 
     The openai client does one request at a time and never retries: whoever asks decides that,
@@ -136,18 +136,6 @@ class OpenAiEndpoint:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     def dialect(self, model: str) -> Dialect:
         """Return what is known of ``model``, the same object for all who use it."""
